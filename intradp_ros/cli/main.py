@@ -39,6 +39,7 @@ COMMANDS = {
     'fleet': ('fleet', 'networks computed by several machines together'),
     'language': ('language', 'a language model on several small machines, without loss'),
     'train': ('train', 'a network that learns on several machines, any of which may leave'),
+    'serve': ('serve', 'requests of many robots, answered in time by several sites'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
@@ -61,6 +62,7 @@ perception: camera in, typed ROS messages out (model, demo-pipeline)
 fleet:      one network in stages over several machines (fleet, demo-fleet)
 language:   one language model over several small machines (language, demo-language)
 training:   one network learns on several machines, any of which may leave (train, demo-training)
+serving:    requests of many robots, answered in time by several sites (serve)
 
 These commands need no ROS, except for bench, status, doctor and the demos."""
 

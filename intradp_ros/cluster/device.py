@@ -31,7 +31,8 @@ class Device:
     `memory_bytes` is what plans may use; `speed` says how many times as fast
     as the profile it computes (1 where the profile was measured on it);
     `disk` names the medium that its loads go through, empty without one.
-    `power` and `battery` are None where nothing is known of them.
+    `power` and `battery` are None where nothing is known of them.  `site` says where it stands,
+    `gateway` where requests for that site are taken (HOST:PORT), empty on other devices.
     """
 
     name: str
@@ -42,3 +43,4 @@ class Device:
     power: PowerStates | None = None
     battery: Battery | None = None
     site: str = ''
+    gateway: str = ''

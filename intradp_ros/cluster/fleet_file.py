@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+import re
 
 from intradp_ros.cluster.device import Battery, Device
 from intradp_ros.cluster.located_yaml import (
@@ -26,7 +27,8 @@ from intradp_ros.power.power_states import PowerStates
 MAX_DEVICES = 256
 GIGABIT = 125e6
 
-_DEVICE = ('memory', 'speed', 'profile', 'threads', 'disk', 'power', 'battery', 'site')
+_DEVICE = ('memory', 'speed', 'profile', 'threads', 'disk', 'power', 'battery', 'site',
+           'gateway')
 _KINDS = ('access point', 'ring', 'cable')
 
 
@@ -119,8 +121,16 @@ def _device(name: str, place: Located) -> tuple[Device, Medium | None, str]:
         disk.name if disk else '',
         _power(fields['power']) if 'power' in fields else None,
         _battery(fields['battery']) if 'battery' in fields else None,
-        fields['site'].text() if 'site' in fields else '')
+        fields['site'].text() if 'site' in fields else '',
+        _gateway(fields['gateway']) if 'gateway' in fields else '')
     return device, disk, fields['profile'].text() if 'profile' in fields else ''
+
+
+def _gateway(place: Located) -> str:
+    text = place.text()
+    if not re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}', text, re.ASCII):
+        raise place.fail('write where it takes requests: HOST:PORT')
+    return text
 
 
 def _power(place: Located) -> PowerStates:

@@ -31,8 +31,8 @@ from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import (
-    BATCH_PARAMETERS,
     batch_member,
+    BATCH_PARAMETERS,
     flat_bytes,
     graph_from_json,
     graph_to_json,
@@ -155,7 +155,7 @@ def with_weights_of(graph: OperatorGraph, other: OperatorGraph) -> OperatorGraph
 
 def save_ladder(ladder: BatchLadder, path: str | os.PathLike[str], notes: str = '') -> None:
     """
-    Write a ladder to one archive: that of its graph for one row, and what others have of their own.
+    Write a ladder to one archive: its graph for one row, and what others have of their own.
 
     Raises
     ------

@@ -12,7 +12,7 @@ import pytest
 
 from intradp_ros.core.child_process import ChildProcess
 
-MODULE = '''
+MODULE = """
 import os, signal, sys, threading, time
 from intradp_ros.core.child_process import ChildSide
 if sys.argv[1] == 'broken':
@@ -29,7 +29,7 @@ def heard(message):
 side = ChildSide()
 side.listen(heard)
 done.wait()
-'''
+"""
 
 
 @pytest.fixture

@@ -105,6 +105,8 @@ class InferEnd:
     compute: float = math.nan
     batch: int = 0
     site: str = ''
+    #: Sites that it was at, in order; the last one answered.
+    path: tuple[str, ...] = ()
 
 
 class InferService(Protocol):

@@ -26,7 +26,7 @@ LADDER = (1, 2, 4, 8)
 KINDS = ('latency', 'frequency')
 KEEPS = ('all', 'newest')
 _FIELDS = ('model', 'inputs', 'outputs', 'kind', 'deadline', 'rate', 'keep', 'priority', 'batches',
-           'seconds')
+           'seconds', 'ignore')
 _ITEM_BYTES = {name: int(bits or 8) // 8 for name, bits in (
     (name, re.sub(r'\D', '', name)) for name in DTYPES)}
 
@@ -57,7 +57,8 @@ class Service:
     `deadline` in seconds holds for requests that bring none; `rate` is what a stream may send in
     requests per second, infinite where nothing is declared.  `batches` are the sizes that it may
     run in.  `inputs` and `outputs` are empty until the model is opened, unless the file has them.
-    `seconds`, by batches, are those of an emulated executor, empty for a real one.
+    `seconds`, by batches, are those of an emulated executor, empty for a real one.  `ignore` names
+    entries of observations that the model does not take, such as a prompt.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Service:
     priority: int = 0
     batches: tuple[int, ...] = LADDER
     seconds: tuple[float, ...] = ()
+    ignore: tuple[str, ...] = ()
 
 
 def read_services(path: Path) -> tuple[Service, ...]:
@@ -128,7 +130,8 @@ def _service(name: str, place: Located, folder: Path) -> Service:
         fields['rate'].number(0.0, above=True) if 'rate' in fields else math.inf,
         _one_of(fields['keep'], KEEPS) if 'keep' in fields else 'all', int(priority),
         tuple(range(1, len(seconds) + 1)) if seconds and 'batches' not in fields else
-        tuple(b for b in batches if not seconds or b <= len(seconds)), seconds)
+        tuple(b for b in batches if not seconds or b <= len(seconds)), seconds,
+        fields['ignore'].names() if 'ignore' in fields else ())
 
 
 def _model(place: Located, folder: Path) -> str:

@@ -119,9 +119,11 @@ class Place:
 
 
 def make_site(places: Sequence[Place], executors: int, services: int, rows: int = ROWS,
-              queue: int = QUEUE) -> SiteArrays:
+              queue: int = QUEUE, largest: int = 1) -> SiteArrays:
     """
     Return an idle site with room for so many requests, and so many that wait at a place.
+
+    `largest` is the largest batch that a place may get later.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def make_site(places: Sequence[Place], executors: int, services: int, rows: int 
         seen.add((place.executor, place.service))
         if not 1 <= place.size <= len(place.seconds) or not min(place.seconds) > 0:
             raise ValueError(f'{place} lacks times above 0 for batches of 1 to {place.size}')
-    most = max((place.size for place in places), default=1)
+    most = max(largest, *(place.size for place in places)) if places else largest
     count = len(places)
     seconds = np.full((count, most + 1), np.inf)
     for k, place in enumerate(places):
@@ -157,6 +159,22 @@ def make_site(places: Sequence[Place], executors: int, services: int, rows: int 
         np.ones(executors, np.int64), np.full(executors, -1, np.int64), np.zeros(executors),
         np.zeros(executors), _ints(executors, most), _ints(executors),
         _ints(executors, max(1, count) * queue), _ints(executors), np.zeros((services, 2)))
+
+
+def absent(executor: int, service: int) -> Place:
+    """Return a place whose service is not loaded yet."""
+    return Place(executor, service, 1, (1.0,), math.inf)
+
+
+def set_place(site: SiteArrays, place: int, size: int, seconds: Sequence[float], ready: float,
+              ) -> None:
+    """Change what is known of a place at which nobody sits, or only its seconds."""
+    if size != site.size[place]:
+        if site.queued[place]:
+            raise ValueError(f'requests sit in batches of {site.size[place]} at place {place}')
+        site.size[place] = size
+    site.seconds[place, 1:size + 1] = seconds[:size]
+    site.ready[place] = ready
 
 
 def _ints(*shape: int) -> Ints:

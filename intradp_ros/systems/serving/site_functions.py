@@ -8,9 +8,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.serving import site_arrays
-from intradp_ros.systems.serving.site_arrays import Asked, Floats, Seat, SiteArrays
+from intradp_ros.systems.serving.site_arrays import Asked, Floats, Place, Seat, SiteArrays
 from intradp_ros.systems.serving.site_kernels import credit, dispatch, seats
 from intradp_ros.systems.serving.site_kernels.dispatch import Flags, SiteRows
 
@@ -37,6 +39,23 @@ def site_functions(compiled: bool = True) -> SiteFunctions:
     """Return the functions, compiled on their first call, or plain: both do the same."""
     found = machine_code(MODULES, PLAIN, inline=False) if compiled else None
     return SiteFunctions(*found) if found else PLAIN
+
+
+def warmed() -> SiteFunctions:
+    """Return the functions after each was called once: nobody waits for a compiler then."""
+    functions = site_functions()
+    site = site_arrays.make_site([Place(0, 0, 1, (1.0,))], 1, 1)
+    rows = dispatch.make_rows(2, 1)
+    seat = functions.take_seat(site, Asked(1, 0, 9.0, 0), 1.0)
+    functions.withdraw(site, seat.row, 1.0)
+    functions.first_deadline(site)
+    functions.expire(site, 1.0)
+    functions.start_batch(site, 0, 1.0)
+    functions.end_batch(site, 0, 2.0)
+    functions.lose(site, 0, 2.0)
+    functions.outlook(site, 1.0, np.zeros(1), np.zeros(1), np.zeros(1))
+    functions.choose_site(rows, 0, 1.0, np.zeros(2, np.bool_), 1, 1.0)
+    return functions
 
 
 def _take_seat(site: SiteArrays, asked: Asked, now: float) -> Seat:

@@ -1,0 +1,83 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp serve status``: who serves what, and what became of requests."""
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+import urllib.error
+import urllib.request
+
+from rich.table import Table
+
+from intradp_ros.cli.output import add_json, output
+from intradp_ros.cli.serving_fleet import sites_of
+
+DESCRIPTION = """\
+Ask the gateways of all sites of a fleet what they serve, and what became of requests since they
+started: in time, late, refused, cancelled; lost ones must be 0. Promised ms are those by which
+requests are taken, for batches of each size."""
+
+EPILOG = """\
+examples:
+  intradp serve status --fleet fleet.yaml
+  intradp serve status --fleet fleet.yaml --key site.key --json"""
+TIMEOUT = 3.0
+MAX_ANSWER = 4 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
+    parser.add_argument('--key', type=Path, metavar='FILE', help='an API key of the gateways')
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask and show; 1 if a site does not answer."""
+    key = args.key.read_text().split()[-1] if args.key else ''
+    found = {site: _asked(device.gateway, key) for site, device in sites_of(args.fleet).items()}
+    with output(args.json) as out:
+        for site, state in found.items():
+            if 'error' in state:
+                out.warn(f'{site} does not answer: {state["error"]}')
+                continue
+            out.show(_table(site, state))
+            for what, why in state['problems'].items():
+                out.warn(f'{site}: {what}: {why}')
+        out.result(found)
+    return int(any('error' in state for state in found.values()))
+
+
+def _asked(gateway: str, key: str) -> dict[str, Any]:
+    request = urllib.request.Request(f'http://{gateway}/status', headers={
+        'Authorization': f'Bearer {key}'} if key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            state = json.loads(answer.read(MAX_ANSWER))
+    except (OSError, ValueError) as error:
+        return {'error': str(error)}
+    return state if isinstance(state, dict) else {'error': 'it answers something else'}
+
+
+def _table(site: str, state: dict[str, Any]) -> Table:
+    """Return the services of a site, one in a row."""
+    table = Table(title=f'site {site}: {state["executors"]} executors, forwards to '
+                  f'{", ".join(state["links"]) or "nobody"}')
+    for name in ('service', 'in time', 'late', 'refused', 'cancelled', 'lost', 'p95 ms',
+                 'sent on', 'batches: promised ms'):
+        table.add_column(name)
+    for name, row in state['services'].items():
+        batches = '; '.join(
+            f'up to {batch["size"]}: ' + ', '.join(f'{b}: {ms:.0f}' for b, ms in
+                                                   batch['promised_ms'].items())
+            for batch in row['batches'])
+        p95 = row['p95_ms']
+        table.add_row(name, *(str(row[key]) for key in (
+            'in_time', 'late', 'refused', 'cancelled', 'lost')),
+            '' if p95 is None else f'{p95:.0f}', str(row['transfers']), batches)
+    return table

@@ -1,0 +1,125 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp serve up``: the gateway and the executors of one site, on this machine."""
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+from pathlib import Path
+import stat
+import threading
+from typing import Any
+
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import output
+from intradp_ros.cli.serving_fleet import own_site, sites_of
+from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
+from intradp_ros.systems.serving.service import read_services, ServicesError
+
+DESCRIPTION = """\
+Run one site: its gateway, which takes requests, and processes that compute them. Sites forward to
+each other what one of them cannot answer in time. A service is served as soon as its model is
+loaded and measured; batches are used if their rows equal the rows alone.
+
+fleet.yaml names the sites by the devices that have a gateway:
+  devices:
+    box1: {memory: 16 GB, site: dock, gateway: 192.168.1.10:8400}
+    box2: {memory: 16 GB, site: hall, gateway: 192.168.1.11:8400}
+
+services.yaml names the models:
+  services:
+    detector: {model: yolo.graph, deadline: 100 ms, rate: 15, keep: newest}
+    pi0: {model: "policies:pi0 1x3x224x224 uint8", deadline: 150 ms, ignore: [prompt]}"""
+
+EPILOG = """\
+examples:
+  intradp serve up --fleet fleet.yaml --services services.yaml
+  intradp serve up --fleet fleet.yaml --services services.yaml --device box1 \\
+      --address 0.0.0.0 --keys keys.txt --site-key site.key"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
+    parser.add_argument('--services', type=Path, required=True, metavar='FILE',
+                        help='services.yaml')
+    parser.add_argument('--device', default='', metavar='NAME', help='the device that this '
+                        'machine is in the fleet, or its site (default: its host name)')
+    parser.add_argument('--address', default='127.0.0.1', help='to listen on; others than this '
+                        "machine's own need API keys (default %(default)s)")
+    parser.add_argument('--keys', type=Path, metavar='FILE', help='API keys of robots and other '
+                        'sites: a name, a blank and a key on each line')
+    parser.add_argument('--site-key', type=Path, metavar='FILE',
+                        help='the key by which other sites know this one')
+    parser.add_argument('--executors', type=int, default=1, metavar='N',
+                        help='processes that compute (default %(default)s)')
+    parser.add_argument('--threads', type=int, default=1, metavar='N',
+                        help='processor threads of each (default %(default)s)')
+    parser.add_argument('--compute', default='cpu', metavar='DEVICE',
+                        help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
+    parser.add_argument('--rate', type=float, default=100.0, metavar='N', help='connections, and '
+                        'requests over HTTP, a second of each client (default %(default)s)')
+    parser.add_argument('--logs', type=Path, metavar='FOLDER', help='for logs of executors')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the command is ended."""
+    access, app, links = modules()
+    sites = sites_of(args.fleet)
+    name = own_site(sites, args.device)
+    try:
+        services = read_services(args.services)
+        keys = access.ApiKeys.load(args.keys) if args.keys else None
+        access.check_address(args.address, keys)
+    except (ServicesError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    if min(args.executors, args.threads) < 1:
+        raise CommandError('--executors and --threads must be at least 1')
+    key = _key(args.site_key)
+    logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')
+    logging.getLogger('websockets').setLevel(logging.WARNING)
+    if args.logs:
+        args.logs.mkdir(parents=True, exist_ok=True)
+    with output(False) as out:
+        port = int(sites[name].gateway.rpartition(':')[2])
+        local = LocalSite(name, services, list(sites), SiteSettings(
+            args.executors, args.threads, args.compute, args.logs))
+        try:
+            server = app.serve(local.gateway, args.address, port, keys, args.rate)
+            connected = links.SiteLinks(local.gateway, {
+                site: device.gateway for site, device in sites.items() if site != name}, key)
+            out.show(f'site {name} at {server.url}; services: '
+                     f'{", ".join(service.name for service in services)}; Ctrl-C ends')
+            try:
+                threading.Event().wait()
+            finally:
+                connected.close()
+                server.close()
+        finally:
+            local.close()
+    return 0
+
+
+def modules() -> tuple[Any, Any, Any]:
+    """Return the modules of the web; CommandError if a package is missing."""
+    try:
+        access, app, links = (importlib.import_module(f'intradp_ros.web.{name}')
+                              for name in ('access', 'serving_app', 'site_link'))
+    except ModuleNotFoundError as error:
+        raise CommandError(f'serving needs the package {error.name}: '
+                           "pip install 'intradp-ros[serving]'") from error
+    return access, app, links
+
+
+def _key(path: Path | None) -> str:
+    if path is None:
+        return ''
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise CommandError(f'others may read the key in {path}: chmod 600 {path}')
+    key = path.read_text().split()[-1:]
+    if not key:
+        raise CommandError(f'{path} holds no key')
+    return key[0]

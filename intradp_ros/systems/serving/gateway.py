@@ -1,0 +1,680 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The gateway of a site: each request gets a seat here, goes to another site, or is refused at once.
+
+The gateway that took a request keeps it until it has its one end, whatever executors and sites do.
+It has one lock and one thread for timers, and does no I/O: what is to be done (batches to begin,
+requests to send, ends to hand out) leaves in order, after the lock is released.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+import heapq
+import logging
+import math
+import threading
+import time
+from typing import Any, Protocol
+
+import numpy as np
+
+from intradp_ros.runtime.requests.infer_requests import (
+    InferEnd,
+    InferFate,
+    InferRequest,
+    Tensors,
+)
+from intradp_ros.systems.serving.executor import Executor, Opened
+from intradp_ros.systems.serving.executor_messages import BatchResult
+from intradp_ros.systems.serving.fates import ServiceFates
+from intradp_ros.systems.serving.request_check import checked_tensors, RequestError
+from intradp_ros.systems.serving.service import Service
+from intradp_ros.systems.serving.site_arrays import (
+    absent,
+    Asked,
+    ENDED,
+    IN_TIME,
+    LATE,
+    LOADING,
+    make_site,
+    NO_ROOM,
+    NOT_HERE,
+    SiteArrays,
+    TOO_LATE,
+    WOULD_BE_LATE,
+    WOULD_HARM,
+)
+from intradp_ros.systems.serving.site_functions import site_functions, warmed
+from intradp_ros.systems.serving.site_kernels.dispatch import make_rows, MAX_HOPS, note_sent
+from intradp_ros.systems.serving.state_row import StateRow
+from intradp_ros.systems.serving.streams import Stream, StreamError
+from intradp_ros.systems.serving.table_book import TableBook
+
+_LOG = logging.getLogger(__name__)
+#: Requests that one client may have under way; streams that are remembered.
+PER_CLIENT, MOST_STREAMS = 256, 4096
+#: A batch that takes this many times as long as promised, and at least so many seconds, hangs.
+HANGS, HANGS_SECONDS = 20.0, 5.0
+#: Seconds between looks at executors, and the longest deadline of a request.
+LOOK, LONGEST = 0.5, 3600.0
+_WHY = {
+    TOO_LATE: 'its time is over', NOT_HERE: 'no site serves it',
+    LOADING: 'it is being loaded', NO_ROOM: 'the queue is full',
+    WOULD_BE_LATE: 'would be late', WOULD_HARM: 'would make others late'}
+
+Heard = Callable[[InferEnd], None]
+
+
+class Link(Protocol):
+    """The way to the gateway of another site."""
+
+    def send(self, request: InferRequest, path: Sequence[str], heard: Heard,
+             ) -> Callable[[], None]:
+        """Send a request that was at the sites of `path`; return what withdraws it, at once."""
+
+
+@dataclass(eq=False)
+class _Held:
+    """A request that this gateway keeps; times are of the gateway's clock."""
+
+    serial: int
+    request: InferRequest
+    heard: Heard
+    service: int
+    came: float
+    deadline: float
+    priority: int
+    path: tuple[str, ...]
+    forwarded: bool
+    row: int = -1
+    away: str = ''
+    withdraw: Callable[[], None] | None = None
+    predicted: float = math.nan
+    began: float = math.nan
+    hops: int = 0
+    over: bool = False
+    #: Where another site refused, when it would take it.
+    retry: float = math.inf
+
+
+class Gateway:
+    """
+    Takes requests for services at one of several sites.
+
+    `executors` are the numbers of services that each executor of this site has.  Nothing is
+    served before executors say that they opened something (`opened`).
+    """
+
+    def __init__(self, site: str, services: Sequence[Service],
+                 executors: Sequence[Sequence[int]], sites: Sequence[str] = (), *,
+                 clock: Callable[[], float] = time.monotonic, compiled: bool = True,
+                 threaded: bool = True) -> None:
+        """Make it; `sites` are the names of all, `threaded` is False where tests look by hand."""
+        self.site, self.services = site, tuple(services)
+        self.sites = tuple(dict.fromkeys((site, *sites)))
+        self._number = {service.name: k for k, service in enumerate(services)}
+        self._clock = clock
+        self._lock = threading.Condition(threading.Lock())
+        self._functions = site_functions(False)
+        if compiled:
+            threading.Thread(target=self._compile, daemon=True).start()
+        places = [(e, s) for e, numbers in enumerate(executors) for s in numbers]
+        self._place = {pair: k for k, pair in enumerate(places)}
+        self._arrays: SiteArrays = make_site(
+            [absent(*pair) for pair in places], len(executors), len(services),
+            largest=max((max(service.batches) for service in services), default=1))
+        self._arrays.alive[:] = 0
+        self._book = TableBook(self._arrays, self._place)
+        self._executors: dict[int, Executor] = {}
+        self._rows: dict[int, _Held] = {}
+        self._held: dict[int, _Held] = {}
+        self._batches: dict[int, tuple[int, list[_Held], float]] = {}
+        self._deadlines: list[tuple[float, int]] = []
+        self._clients: dict[str, int] = {}
+        self._streams: dict[tuple[str, str], Stream[Callable[[], None]]] = {}
+        self._neighbours = _Neighbours(self.sites, len(services))
+        self._counts = [ServiceFates() for _ in services]
+        self._specs: dict[int, Opened] = {}
+        self._problems: dict[tuple[int, int], str] = {}
+        self._serial = 0
+        self._outbox: deque[Callable[[], None]] = deque()
+        self._draining = False
+        self._closed = False
+        self._woken = math.inf
+        self._timer = threading.Thread(target=self._watch, name=f'gateway-{site}', daemon=True)
+        if threaded:
+            self._timer.start()
+
+    def _compile(self) -> None:
+        """Go over to machine code once it is there: until then plain Python decides the same."""
+        functions = warmed()
+        with self._lock:
+            self._functions = functions
+
+    # ---- requests ----
+
+    def submit(self, request: InferRequest, heard: Heard) -> Callable[[], None]:
+        """Take a request of a client; see `InferService`."""
+        return self._take(request, heard, (), False)
+
+    def forwarded(self, request: InferRequest, path: Sequence[str], heard: Heard,
+                  ) -> Callable[[], None]:
+        """Take a request of another gateway, which was at the sites of `path`."""
+        return self._take(request, heard, tuple(path), True)
+
+    def _take(self, request: InferRequest, heard: Heard, path: tuple[str, ...],
+              forwarded: bool) -> Callable[[], None]:
+        now = self._clock()
+        number = self._number.get(request.service, -1)
+        if number < 0:
+            known = ', '.join(self._number)
+            self._say(heard, InferEnd(InferFate.REFUSED, f'service {request.service[:64]!r} is '
+                                      f'not served; there are {known}', site=self.site))
+            return _nothing
+        service = self.services[number]
+        try:
+            request = replace(request, tensors=checked_tensors(
+                request.tensors, self._specs.get(number), service))
+        except RequestError as error:
+            with self._lock:
+                if not forwarded:
+                    self._counts[number].asked += 1
+                    self._counts[number].counts[InferFate.REFUSED] += 1
+            self._say(heard, InferEnd(InferFate.REFUSED, str(error), site=self.site))
+            return _nothing
+        with self._lock:
+            held = self._new(request, heard, number, path, forwarded, now)
+            reason = self._enter(held, now)
+            if reason:
+                self._end(held, InferEnd(InferFate.REFUSED, reason), now)
+            else:
+                self._place_it(held, now)
+                self._start_free(now)
+        self._drain()
+        return lambda: self._withdrawn(held)
+
+    def _new(self, request: InferRequest, heard: Heard, number: int, path: tuple[str, ...],
+             forwarded: bool, now: float) -> _Held:
+        """Return a request that is held from now on."""
+        service = self.services[number]
+        self._serial += 1
+        remaining = service.deadline if math.isinf(request.remaining) else request.remaining
+        deadline = now + min(remaining, LONGEST)
+        held = _Held(self._serial, request, heard, number, now, deadline,
+                     2 * (request.priority + service.priority), (*path, self.site), forwarded)
+        self._held[held.serial] = held
+        if not forwarded:
+            self._counts[number].asked += 1
+        self._clients[request.client] = self._clients.get(request.client, 0) + 1
+        heapq.heappush(self._deadlines, (deadline, held.serial))
+        if deadline < self._woken:
+            self._lock.notify()
+        return held
+
+    def _enter(self, held: _Held, now: float) -> str:
+        """Let a request join its stream; say why it is not taken at all, or ''."""
+        request = held.request
+        if self._clients[request.client] > PER_CLIENT:
+            return f'{PER_CLIENT} requests of this client are under way'
+        if not request.stream or held.forwarded:
+            return ''
+        service = self.services[held.service]
+        key = request.client, request.stream
+        stream = self._streams.get(key)
+        if stream is None:
+            if len(self._streams) >= MOST_STREAMS:
+                self._forget_streams()
+            if len(self._streams) >= MOST_STREAMS:
+                return f'{MOST_STREAMS} streams are open'
+            stream = self._streams[key] = Stream(service.keep, service.rate)
+        try:
+            replaced, above = stream.came(request.frame, now)
+        except StreamError as error:
+            held.request = replace(request, stream='')
+            return str(error)
+        held.priority -= above
+        older = [other for other in self._held.values()
+                 if other.request.frame in replaced and not other.over and not other.forwarded
+                 and (other.request.client, other.request.stream) == key] if replaced else []
+        for other in older:
+            self._leave(other, now)
+            self._end(other, InferEnd(InferFate.CANCELLED, 'replaced by a newer frame of its '
+                                      'stream'), now)
+        return ''
+
+    def _forget_streams(self) -> None:
+        for key in [key for key, stream in self._streams.items() if stream.idle]:
+            del self._streams[key]
+
+    def _place_it(self, held: _Held, now: float) -> None:
+        """Find a seat here or another site, or refuse."""
+        seat = self._functions.take_seat(self._arrays, Asked(
+            held.request.number or held.serial, held.service, held.deadline, held.priority), now)
+        displaced = self._ended_rows()
+        if seat.executor >= 0:
+            held.row, held.predicted = int(seat.row), seat.finish
+            self._rows[held.row] = held
+        for other in displaced:
+            self._elsewhere(other, 'displaced by a request of higher priority', math.inf, now)
+        if seat.executor < 0:
+            when = min(held.retry, seat.finish)
+            self._elsewhere(held, self._reason(held, seat.batch, now), when, now)
+
+    def _reason(self, held: _Held, why: int, now: float) -> str:
+        text = _WHY[why]
+        if why == NOT_HERE and self._problems:
+            text += ': ' + '; '.join(sorted({
+                cause for (_, service), cause in self._problems.items()
+                if service == held.service}))
+        if why == WOULD_BE_LATE:
+            text += f': {1e3 * (held.deadline - now):.0f} ms are left'
+        return text
+
+    def _elsewhere(self, held: _Held, reason: str, when: float, now: float) -> None:
+        """Forward a request that has no seat here, or refuse it."""
+        held.row = -1
+        target = self._neighbours.target(self._functions, held, now) \
+            if len(held.path) <= MAX_HOPS else -1
+        if target < 0:
+            self._end(held, InferEnd(InferFate.REFUSED, reason, retry_after=max(0.0, when - now)),
+                      now)
+            return
+        note_sent(self._neighbours.rows, target, held.service)
+        name = self.sites[target]
+        held.away, held.hops = name, held.hops + 1
+        self._started(held)
+        held.predicted = now + self._neighbours.seconds(target, held.service, now)
+        link = self._neighbours.links[name]
+        request = replace(held.request, stream='', frame=0, number=held.request.number
+                          or held.serial, priority=held.request.priority)
+        path, ways = held.path, 2 * float(self._neighbours.rows.hop[target])
+
+        def send() -> None:
+            left = held.deadline - self._clock() - ways
+            withdraw = link.send(replace(request, remaining=max(0.0, left)), path,
+                                 lambda end: self._away_ended(held, name, end))
+            with self._lock:
+                gone = held.over or held.away != name
+                held.withdraw = None if gone else withdraw
+            if gone:
+                withdraw()
+        self._outbox.append(send)
+
+    def _withdrawn(self, held: _Held) -> None:
+        now = self._clock()
+        with self._lock:
+            if not held.over:
+                self._leave(held, now)
+                self._end(held, InferEnd(InferFate.CANCELLED, 'withdrawn'), now)
+                self._start_free(now)
+        self._drain()
+
+    def _leave(self, held: _Held, now: float) -> None:
+        """Take a request from its seat, or call it back."""
+        if held.row >= 0:
+            self._functions.withdraw(self._arrays, held.row, now)
+            self._rows.pop(held.row, None)
+            held.row = -1
+        self._call_back(held)
+
+    def _call_back(self, held: _Held) -> None:
+        if held.withdraw is not None:
+            self._outbox.append(held.withdraw)
+        held.withdraw, held.away = None, ''
+
+    def _away_ended(self, held: _Held, site: str, end: InferEnd) -> None:
+        """Hear from another site of a request that was sent there."""
+        now = self._clock()
+        with self._lock:
+            if held.over or held.away != site:
+                return
+            held.away, held.withdraw = '', None
+            if end.fate in (InferFate.IN_TIME, InferFate.LATE):
+                late = end.fate is InferFate.LATE or now > held.deadline
+                self._end(held, replace(
+                    end, fate=InferFate.LATE if late else InferFate.IN_TIME,
+                    reason=end.reason if late else '', tensors={} if late else end.tensors), now)
+            else:
+                held.path = tuple(dict.fromkeys((*held.path, *end.path, site)))
+                held.retry = min(held.retry, now + end.retry_after)
+                self._place_it(held, now)
+            self._start_free(now)
+        self._drain()
+
+    # ---- executors ----
+
+    def joined(self, executor: int, what: Executor) -> None:
+        """Take an executor, in place of one that was lost; it has loaded nothing yet."""
+        with self._lock:
+            self._executors[executor] = what
+            self._arrays.alive[executor] = 1
+
+    def opened(self, executor: int, service: int, found: Opened) -> None:
+        """Hear that an executor has loaded a service."""
+        now = self._clock()
+        with self._lock:
+            self._specs[service] = found
+            self._problems.pop((executor, service), None)
+            self._book.open(executor, service, self.services[service], found)
+            self._start_free(now)
+        self._drain()
+
+    def failed(self, executor: int, service: int, why: str) -> None:
+        """Hear that an executor cannot load a service."""
+        _LOG.error('%s: executor %d cannot load %s: %s', self.site, executor,
+                   self.services[service].name, why)
+        with self._lock:
+            self._problems[executor, service] = why
+
+    def ended(self, executor: int, result: BatchResult) -> None:
+        """Hear of the end of a batch."""
+        now = self._clock()
+        with self._lock:
+            number, batch, began = self._batches.get(executor, (-1, [], 0.0))
+            if number != result.number:
+                return
+            del self._batches[executor]
+            place = int(self._arrays.running[executor])
+            self._functions.end_batch(self._arrays, executor, now)
+            ended = self._arrays.ended[:self._arrays.marks[ENDED]]
+            fates = {int(row): int(self._arrays.fate[row]) for row in ended}
+            self._book.learn(place, len(batch), now - began)
+            for k, held in enumerate(batch):
+                if held.over:
+                    continue
+                self._rows.pop(held.row, None)
+                fate, held.row = fates[held.row], -1
+                self._end(held, self._answer(held, fate, result, k, len(batch)), now)
+            self._start_free(now)
+        self._drain()
+
+    def _answer(self, held: _Held, fate: int, result: BatchResult, k: int, rows: int) -> InferEnd:
+        times = {'queue': held.began - held.came, 'compute': result.seconds, 'batch': rows}
+        if result.why[k]:
+            return InferEnd(InferFate.REFUSED, result.why[k], **times)
+        if fate == LATE:
+            return InferEnd(InferFate.LATE, 'late: its batch took longer than promised', **times)
+        assert fate == IN_TIME
+        return InferEnd(InferFate.IN_TIME, tensors=result.rows[k], **times)
+
+    def lost(self, executor: int, why: str) -> None:
+        """Hear that an executor is gone: its requests are placed anew, forwarded or refused."""
+        now = self._clock()
+        with self._lock:
+            self._executors.pop(executor, None)
+            self._batches.pop(executor, None)
+            self._functions.lose(self._arrays, executor, now)
+            self._book.close(executor)
+            for held in self._ended_rows():
+                held.row = -1
+                self._place_it(held, now)
+            self._start_free(now)
+        self._drain()
+
+    def _start_free(self, now: float) -> None:
+        """Let free executors begin with whoever is seated."""
+        arrays = self._arrays
+        for executor, what in self._executors.items():
+            if arrays.running[executor] >= 0 or not arrays.alive[executor]:
+                continue
+            rows = self._functions.start_batch(arrays, executor, now)
+            for held in self._ended_rows():
+                self._end(held, InferEnd(InferFate.LATE, 'late: its time was over before it '
+                                         'was computed'), now)
+            if not rows:
+                continue
+            batch = [self._rows[int(row)] for row in arrays.batch[executor, :rows]]
+            self._serial += 1
+            self._batches[executor] = self._serial, batch, now
+            for held in batch:
+                held.began = now
+                self._started(held)
+            service = int(arrays.service_of[arrays.running[executor]])
+            self._outbox.append(_begin(what, self._serial, service,
+                                       [held.request.tensors for held in batch]))
+
+    def _started(self, held: _Held) -> None:
+        stream = self._streams.get((held.request.client, held.request.stream))
+        if stream is not None and held.request.stream and not held.forwarded:
+            stream.started(held.request.frame)
+
+    def _ended_rows(self) -> list[_Held]:
+        """Return the requests whose rows the newest call has ended."""
+        arrays = self._arrays
+        rows = [int(row) for row in arrays.ended[:arrays.marks[ENDED]]]
+        return [held for row in rows if (held := self._rows.pop(row, None)) is not None]
+
+    # ---- other sites ----
+
+    def linked(self, site: str, link: Link) -> None:
+        """Hear that another site can be reached."""
+        with self._lock:
+            if site in self.sites:
+                self._neighbours.links[site] = link
+
+    def unlinked(self, site: str) -> None:
+        """Hear that it cannot: what was sent there is placed anew."""
+        now = self._clock()
+        with self._lock:
+            self._neighbours.forget(site)
+            for held in [h for h in self._held.values() if h.away == site]:
+                held.away, held.withdraw = '', None
+                held.path = tuple(dict.fromkeys((*held.path, site)))
+                self._place_it(held, now)
+            self._start_free(now)
+        self._drain()
+
+    def heard_row(self, site: str, row: StateRow, hop: float) -> None:
+        """Take the state row of another site, which was made `hop` seconds ago."""
+        with self._lock:
+            self._neighbours.heard(site, row, self._number, hop, self._clock())
+
+    def row(self) -> StateRow:
+        """Return what other sites need to know of this one now."""
+        with self._lock:
+            count = len(self.services)
+            ends, shares, least = np.empty(count), np.empty(count), np.empty(count)
+            self._functions.outlook(self._arrays, self._clock(), ends, shares, least)
+        return StateRow({service.name: (float(ends[k]), float(shares[k]), float(least[k]))
+                         for k, service in enumerate(self.services) if math.isfinite(ends[k])})
+
+    # ---- ends ----
+
+    def _end(self, held: _Held, end: InferEnd, now: float) -> None:
+        """Give a request its one end; call it with the lock."""
+        if held.over:
+            return
+        held.over = True
+        del self._held[held.serial]
+        request = held.request
+        if self._clients[request.client] == 1:
+            del self._clients[request.client]
+        else:
+            self._clients[request.client] -= 1
+        if not held.forwarded:
+            self._count(held, end, now)
+        if not end.site:
+            end = replace(end, site=self.site)
+        end = replace(end, finished=now - held.came, predicted=held.predicted - held.came,
+                      path=tuple(dict.fromkeys((*held.path, *end.path))))
+
+        def hand_out() -> None:
+            held.heard(end)
+        stream = self._streams.get((request.client, request.stream)) \
+            if request.stream and not held.forwarded else None
+        if stream is None:
+            self._outbox.append(hand_out)
+        else:
+            self._outbox += [call for _, call in stream.ended(request.frame, hand_out)]
+
+    def _count(self, held: _Held, end: InferEnd, now: float) -> None:
+        counts = self._counts[held.service]
+        counts.counts[end.fate] += 1
+        counts.transfers += held.hops
+        if end.fate is InferFate.IN_TIME:
+            counts.seconds.append(now - held.came)
+            counts.promised += int(now <= held.predicted + 1e-3)
+        else:
+            counts.wasted += held.hops
+
+    def _expire(self, now: float) -> None:
+        """End as late what is past its deadline; call it with the lock."""
+        late = []
+        while self._deadlines and self._deadlines[0][0] < now:
+            _, serial = heapq.heappop(self._deadlines)
+            if serial in self._held:
+                late.append(self._held[serial])
+        if not late:
+            return
+        self._functions.expire(self._arrays, now)
+        self._ended_rows()
+        for held in late:
+            if self._rows.get(held.row) is not held:
+                held.row = -1
+            self._leave(held, now)
+            self._end(held, InferEnd(InferFate.LATE, 'late: its time was over'), now)
+
+    # ---- the thread for timers ----
+
+    def look(self) -> float:
+        """Do what time alone brings; return when the next look is due at the latest."""
+        now = self._clock()
+        with self._lock:
+            self._expire(now)
+            for executor, (_, _, began) in self._batches.items():
+                promised = float(self._arrays.free_at[executor]) - began
+                what = self._executors.get(executor)
+                if what is not None and now - began > max(HANGS_SECONDS, HANGS * promised):
+                    _LOG.error('%s: executor %d hangs in a batch, and is ended', self.site,
+                               executor)
+                    self._outbox.append(what.kill)
+            self._start_free(now)
+            first = self._deadlines[0][0] if self._deadlines else math.inf
+            self._woken = min(first + 1e-4, now + LOOK)
+        self._drain()
+        return self._woken
+
+    def _watch(self) -> None:
+        while not self._closed:
+            due = self.look()
+            with self._lock:
+                first = self._deadlines[0][0] if self._deadlines else math.inf
+                wait = min(due, first + 1e-4) - self._clock()
+                if wait > 0 and not self._closed:
+                    self._lock.wait(wait)
+
+    def close(self) -> None:
+        """Refuse what is held, and end the thread."""
+        now = self._clock()
+        with self._lock:
+            self._closed = True
+            for held in list(self._held.values()):
+                self._leave(held, now)
+                self._end(held, InferEnd(InferFate.REFUSED, 'the gateway is closing'), now)
+            self._lock.notify()
+        self._drain()
+        if self._timer.is_alive() and threading.current_thread() is not self._timer:
+            self._timer.join()
+
+    def described(self) -> Mapping[str, Any]:
+        """Return plain figures of this site, for people and pages."""
+        with self._lock:
+            under_way = [0] * len(self.services)
+            for held in self._held.values():
+                under_way[held.service] += not held.forwarded
+            return {
+                'site': self.site, 'executors': len(self._executors),
+                'links': sorted(self._neighbours.links),
+                'services': {service.name: {
+                    **self._counts[k].described(under_way[k]),
+                    'spent_in_time_s': float(self._arrays.spent[k, 0]),
+                    'spent_wasted_s': float(self._arrays.spent[k, 1]),
+                    'batches': self._book.described(k)}
+                    for k, service in enumerate(self.services)},
+                'problems': {f'{self.services[s].name} on executor {e}': why
+                             for (e, s), why in self._problems.items()}}
+
+    def specs(self, service: str) -> Opened | None:
+        """Return what a service takes and gives, None until an executor has opened it."""
+        number = self._number.get(service, -1)
+        return self._specs.get(number)
+
+    def _say(self, heard: Heard, end: InferEnd) -> None:
+        with self._lock:
+            self._outbox.append(lambda: heard(end))
+        self._drain()
+
+    def _drain(self) -> None:
+        """Do in order what is to be done; one thread at a time, without the lock."""
+        while True:
+            with self._lock:
+                if self._draining or not self._outbox:
+                    return
+                self._draining = True
+                calls = list(self._outbox)
+                self._outbox.clear()
+            for call in calls:
+                try:
+                    call()
+                except Exception:  # of one client: the others go on
+                    _LOG.exception('an end could not be handed out')
+            with self._lock:
+                self._draining = False
+
+
+class _Neighbours:
+    """What a gateway knows of other sites."""
+
+    def __init__(self, sites: Sequence[str], services: int) -> None:
+        self.sites = {name: k for k, name in enumerate(sites)}
+        self.links: dict[str, Link] = {}
+        self.rows = make_rows(len(sites), services)
+
+    def target(self, functions: Any, held: _Held, now: float) -> int:
+        """Return the site that a request is forwarded to, -1 for none."""
+        visited = np.array([name not in self.links or name in held.path for name in self.sites])
+        if visited.all():
+            return -1
+        return int(functions.choose_site(
+            self.rows, held.service, held.deadline - now, visited,
+            held.request.number or held.serial, now))
+
+    def seconds(self, target: int, service: int, now: float) -> float:
+        """Return after how many seconds an answer of a site is predicted."""
+        rows = self.rows
+        ends = rows.ends[target, service] - (now - rows.made[target])
+        return float(max(ends, rows.least[target, service]) + rows.sent[target]
+                     + 2 * rows.hop[target])
+
+    def heard(self, site: str, row: StateRow, numbers: Mapping[str, int], hop: float,
+              now: float) -> None:
+        """Take a row."""
+        k = self.sites.get(site, 0)
+        if k == 0:
+            return
+        self.rows.ends[k] = math.inf
+        for name, (ends, share, least) in row.services.items():
+            if (number := numbers.get(name)) is not None:
+                self.rows.ends[k, number] = ends
+                self.rows.shares[k, number] = share
+                self.rows.least[k, number] = least
+        self.rows.made[k], self.rows.hop[k], self.rows.sent[k] = now - hop, hop, 0.0
+
+    def forget(self, site: str) -> None:
+        """Forget a site that cannot be reached."""
+        self.links.pop(site, None)
+        if k := self.sites.get(site, 0):
+            self.rows.ends[k] = math.inf
+
+
+def _begin(executor: Executor, number: int, service: int, rows: Sequence[Tensors],
+           ) -> Callable[[], None]:
+    return lambda: executor.run(number, service, rows)
+
+
+def _nothing() -> None:
+    return

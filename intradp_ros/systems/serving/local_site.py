@@ -1,0 +1,120 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A site on this machine: its gateway and its executors, which are started anew when they die."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import logging
+from pathlib import Path
+import threading
+
+from intradp_ros.systems.serving.executor import (
+    EmulatedExecutor,
+    Executor,
+    Opened,
+    ProcessExecutor,
+)
+from intradp_ros.systems.serving.executor_messages import BatchResult
+from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.systems.serving.service import Service
+
+_LOG = logging.getLogger(__name__)
+#: Seconds before an executor that died is started anew, doubled each time up to the most.
+FIRST_WAIT, MOST_WAIT = 0.2, 30.0
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """`executors` processes of so many `threads`, on a `device` of PyTorch; logs in a folder."""
+
+    executors: int = 1
+    threads: int = 1
+    device: str = 'cpu'
+    logs: Path | None = None
+
+
+class LocalSite:
+    """
+    A gateway with its executors; also their listener.
+
+    Services with times of their own are emulated, on as many further executors.
+    """
+
+    def __init__(self, site: str, services: Sequence[Service], sites: Sequence[str] = (),
+                 settings: SiteSettings = SiteSettings(), *, compiled: bool = True) -> None:
+        """Start all; services are served as they are loaded."""
+        self._services, self._settings = tuple(services), settings
+        real = [k for k, service in enumerate(services) if not service.seconds]
+        emulated = [k for k, service in enumerate(services) if service.seconds]
+        self._lanes = [numbers for numbers in (real, emulated) if numbers
+                       for _ in range(settings.executors)]
+        self.gateway = Gateway(site, services, self._lanes, sites, compiled=compiled)
+        self._deaths = [0] * len(self._lanes)
+        self._executors: dict[int, Executor] = {}
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        for number in range(len(self._lanes)):
+            self._start(number)
+
+    @property
+    def executors(self) -> dict[int, Executor]:
+        """Return the executors that run, by number."""
+        return dict(self._executors)
+
+    def close(self) -> None:
+        """End all."""
+        self._closing.set()
+        self.gateway.close()
+        with self._lock:
+            executors = list(self._executors.values())
+        for executor in executors:
+            executor.close()
+
+    def opened(self, executor: int, service: int, found: Opened) -> None:
+        """Hear that a service is ready."""
+        self._deaths[executor] = 0
+        name = self._services[service].name
+        sizes = ', '.join(f'{b}: {1e3 * seconds:.1f}'
+                          for b, seconds in zip(found.sizes, found.seconds))
+        _LOG.info('%s is ready on executor %d; ms by rows of a batch: %s%s', name, executor,
+                  sizes, f'; no larger ones: {found.why}' if found.why else '')
+        self.gateway.opened(executor, service, found)
+
+    def failed(self, executor: int, service: int, why: str) -> None:
+        """Hear that a service cannot be loaded."""
+        self.gateway.failed(executor, service, why)
+
+    def ended(self, executor: int, result: BatchResult) -> None:
+        """Hear of the end of a batch."""
+        self.gateway.ended(executor, result)
+
+    def lost(self, executor: int, why: str) -> None:
+        """Hear that an executor is gone; another takes its place."""
+        self.gateway.lost(executor, why)
+        if self._closing.is_set():
+            return
+        wait = min(MOST_WAIT, FIRST_WAIT * 2 ** self._deaths[executor])
+        self._deaths[executor] += 1
+        _LOG.error('executor %d is gone (%s); another is started in %.1f s', executor, why, wait)
+        timer = threading.Timer(wait, self._start, (executor,))
+        timer.daemon = True
+        timer.start()
+
+    def _start(self, number: int) -> None:
+        services = {k: self._services[k] for k in self._lanes[number]}
+        settings = self._settings
+        with self._lock:
+            if self._closing.is_set():
+                return
+            # a service may be opened before joined() returns: nothing starts before that
+            executor: Executor
+            if all(service.seconds for service in services.values()):
+                executor = EmulatedExecutor(number, services, self)
+            else:
+                log = settings.logs / f'executor{number}.log' if settings.logs else None
+                executor = ProcessExecutor(number, services, self, threads=settings.threads,
+                                           device=settings.device, log=log)
+            self._executors[number] = executor
+            self.gateway.joined(number, executor)

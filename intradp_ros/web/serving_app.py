@@ -1,0 +1,73 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""All protocols of a gateway at one port, as an ASGI application."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+import json
+from typing import Any
+
+from intradp_ros.runtime.requests.admission import ClientRates
+from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.web.access import ApiKeys, Guard, GuardLimits, RouteLimits
+from intradp_ros.web.connections import App, Receive, Send
+from intradp_ros.web.policy_socket import PolicySockets
+from intradp_ros.web.site_link import MAX_MESSAGE, PATH, SiteSockets
+from intradp_ros.web.web_server import WebServer, WebSocketLimits
+
+#: Bytes of a request of a client, and of the outputs of one.
+MAX_REQUEST = 16 << 20
+#: Seconds between pings, and within which one is answered.
+PING, PONG = 3.0, 6.0
+
+
+class ServingApp:
+    """Requests of robots and of other sites, and what there is to know of this one."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._policies, self._sites = PolicySockets(gateway), SiteSockets(gateway)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve a connection or a request."""
+        if scope['type'] == 'websocket':
+            app: Any = self._sites if scope['path'] == PATH else self._policies
+            await app(scope, receive, send)
+        elif scope['type'] == 'http':
+            await self._http(scope, send)
+
+    async def _http(self, scope: Mapping[str, Any], send: Send) -> None:
+        path = scope['path']
+        if path == '/health':
+            await _json(send, 200, {'status': 'ok'})
+        elif path == '/status':
+            await _json(send, 200, self._gateway.described())
+        else:
+            await _json(send, 404, {'error': {'message': 'there are /health, /status, and web '
+                                              'sockets /SERVICE'}})
+
+
+async def _json(send: Send, status: int, body: Mapping[str, Any]) -> None:
+    await send({'type': 'http.response.start', 'status': status,
+                'headers': [(b'content-type', b'application/json')]})
+    await send({'type': 'http.response.body', 'body': json.dumps(body).encode()})
+
+
+def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None,
+          rate: float = 100.0) -> WebServer:
+    """
+    Serve a gateway; `rate` is how many connections or requests over HTTP a client may begin.
+
+    Raises
+    ------
+    OSError
+        If the address or port cannot be had.
+
+    """
+    app: App = Guard(ServingApp(gateway), keys, ClientRates(rate, max(1, round(4 * rate))),
+                     limits=GuardLimits(in_flight=256, routes={
+                         '/': RouteLimits(MAX_REQUEST, message=MAX_REQUEST),
+                         PATH: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)}))
+    return WebServer(app, address, port, web_sockets=WebSocketLimits(
+        MAX_MESSAGE, 32, PING, PONG))
