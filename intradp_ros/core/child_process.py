@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import BinaryIO
+from typing import IO
 
 from intradp_ros.core.processes import module_arguments
 
@@ -200,7 +200,7 @@ class ChildSide:
         os._exit(0)
 
 
-def write_message(stream: BinaryIO, parts: Sequence[Bytes]) -> None:
+def write_message(stream: IO[bytes], parts: Sequence[Bytes]) -> None:
     """Write a message that is made of parts; OSError where nobody reads."""
     views = [memoryview(part).cast('B') for part in parts]
     left = [memoryview(_LENGTH.pack(sum(map(len, views)))), *views]
@@ -214,7 +214,7 @@ def write_message(stream: BinaryIO, parts: Sequence[Bytes]) -> None:
             left[0] = left[0][written:]
 
 
-def read_message(stream: BinaryIO) -> bytearray | None:
+def read_message(stream: IO[bytes]) -> bytearray | None:
     """
     Read a message; None at the end.
 
@@ -242,7 +242,7 @@ def read_message(stream: BinaryIO) -> bytearray | None:
     return message
 
 
-def _widen(stream: BinaryIO) -> None:
+def _widen(stream: IO[bytes]) -> None:
     """Let a pipe hold more, where the system allows it."""
     if sys.platform == 'linux':
         import fcntl

@@ -165,7 +165,7 @@ def save_ladder(ladder: BatchLadder, path: str | os.PathLike[str], notes: str = 
     """
     with replacing(Path(path)) as part:
         save_graph(ladder.one, part, notes)
-        own = {}
+        own: dict[str, torch.Tensor] = {}
         with zipfile.ZipFile(part, 'a') as archive:
             for b, graph in sorted(ladder.graphs.items()):
                 if b == 1:

@@ -29,8 +29,8 @@ from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.connections import Message, Receive, Send
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 
-#: Messages of one connection that may be under way; larger ones are parsed on another thread.
-UNDER_WAY, LARGE = 16, 1 << 20
+#: Messages of one connection that may be in flight; larger ones are parsed on another thread.
+IN_FLIGHT, LARGE = 16, 1 << 20
 _connections = itertools.count(1)
 
 
@@ -142,7 +142,7 @@ def answer_of(end: InferEnd, numbers: bool = True) -> bytes | str:
         if end.fate is InferFate.REFUSED and math.isfinite(end.retry_after):
             text['retry_after_ms'] = round(1e3 * end.retry_after, 3)
         return json.dumps(text)
-    answer = dict(end.tensors)
+    answer: dict[str, Any] = dict(end.tensors)
     if numbers:
         answer['server_timing'] = {'infer_ms': 1e3 * end.compute}
         answer['serving'] = {
@@ -193,11 +193,11 @@ class _Connection:
         self._stream, self._frame = f'socket {next(_connections)}', 0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[asyncio.Future[bytes | str]] = asyncio.Queue()
-        self._room = asyncio.Semaphore(UNDER_WAY)
+        self._room = asyncio.Semaphore(IN_FLIGHT)
         self._open: dict[int, Callable[[], None]] = {}
 
     async def serve(self) -> None:
-        """Serve until the client goes, and withdraw what it then has under way."""
+        """Serve until the client goes, and withdraw what it then has in flight."""
         writer = asyncio.create_task(self._write())
         try:
             while True:

@@ -35,8 +35,8 @@ _LOG = logging.getLogger(__name__)
 PATH = '/sites'
 #: Seconds between state rows, without a word after which a site is gone, and between attempts.
 ROW_PERIOD, SILENCE, ATTEMPT = 0.1, 1.0, 0.25
-#: Bytes of a message, and requests of one site that may be under way here.
-MAX_MESSAGE, UNDER_WAY = 64 << 20, 4096
+#: Bytes of a message, and requests of one site that may be in flight here.
+MAX_MESSAGE, IN_FLIGHT = 64 << 20, 4096
 _ASK, _STOP, _ROW, _END, _PING = 'ask', 'stop', 'row', 'end', 'ping'
 
 
@@ -106,40 +106,40 @@ class SiteSockets:
         self._gateway = gateway
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one gateway until it goes; what it then has under way is withdrawn."""
+        """Serve one gateway until it goes; what it then has in flight is withdrawn."""
         await receive()
         await send({'type': 'websocket.accept'})
         loop = asyncio.get_running_loop()
         out: asyncio.Queue[bytes] = asyncio.Queue()
-        under_way: dict[int, Callable[[], None]] = {}
+        in_flight: dict[int, Callable[[], None]] = {}
         tasks = [asyncio.create_task(_write(out, send)), asyncio.create_task(self._rows(out))]
         try:
             while (message := await receive())['type'] == 'websocket.receive':
                 try:
-                    self._hear(unpack(message.get('bytes') or b''), loop, out, under_way)
+                    self._hear(unpack(message.get('bytes') or b''), loop, out, in_flight)
                 except (TensorMessageError, ValueError, TypeError, OverflowError) as error:
                     _LOG.warning('a message of another gateway is not understood: %s', error)
                     return
         finally:
             for task in tasks:
                 task.cancel()
-            for withdraw in list(under_way.values()):
+            for withdraw in list(in_flight.values()):
                 withdraw()
 
     def _hear(self, message: Any, loop: asyncio.AbstractEventLoop, out: asyncio.Queue[bytes],
-              under_way: dict[int, Callable[[], None]]) -> None:
+              in_flight: dict[int, Callable[[], None]]) -> None:
         kind = message[0]
         if kind == _PING:
             out.put_nowait(pack([_ROW, float(message[1]), _packed_row(self._gateway.row())]))
         elif kind == _STOP:
-            if withdraw := under_way.pop(int(message[1]), None):
+            if withdraw := in_flight.pop(int(message[1]), None):
                 withdraw()
-        elif kind == _ASK and len(under_way) < UNDER_WAY:
+        elif kind == _ASK and len(in_flight) < IN_FLIGHT:
             number, request, path = asked(message)
-            under_way[number] = _nothing
+            in_flight[number] = _nothing
 
             def done(data: bytes) -> None:
-                under_way.pop(number, None)
+                in_flight.pop(number, None)
                 out.put_nowait(data)
 
             def heard(end: InferEnd) -> None:
@@ -147,8 +147,8 @@ class SiteSockets:
                 with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(done, data)
             withdraw = self._gateway.forwarded(request, path[:MAX_HOPS + 1], heard)
-            if number in under_way:
-                under_way[number] = withdraw
+            if number in in_flight:
+                in_flight[number] = withdraw
         else:
             raise ValueError(f'unknown message {str(kind)[:20]!r}')
 

@@ -47,7 +47,7 @@ def batch_message(number: int, service: int, inputs: Sequence[TensorSpec],
     """Return the parts of a batch; rows have all inputs, of the right shapes."""
     parts: list[Bytes] = [_BATCH.pack(BATCH, number, service, len(rows))]
     for spec in inputs:
-        parts += [memoryview(row[spec.name].reshape(-1)).cast('B') for row in rows]
+        parts += [row[spec.name].reshape(-1).view(np.uint8).data for row in rows]
     return parts
 
 

@@ -88,7 +88,7 @@ def _compute(side: ChildSide, batch: Batch, service: LoadedService) -> None:
         outputs, why = _alone(stacked, batch.rows, service, error)
     side.send(*answer_message(
         batch.number, time.perf_counter() - began, why,
-        [memoryview(out.contiguous().numpy().reshape(-1)).cast('B') for out in outputs]))
+        [out.contiguous().numpy().reshape(-1).view(np.uint8).data for out in outputs]))
 
 
 def _stacked(batch: Batch, service: LoadedService) -> list[torch.Tensor]:

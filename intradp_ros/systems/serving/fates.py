@@ -36,12 +36,12 @@ class ServiceFates:
         """Return requests that have ended without a fate, below 0 those with more than one."""
         return self.asked - sum(self.counts.values())
 
-    def described(self, under_way: int) -> Mapping[str, Any]:
-        """Return plain figures; `under_way` are those that have no fate yet."""
+    def described(self, in_flight: int) -> Mapping[str, Any]:
+        """Return plain figures; `in_flight` are those that have no fate yet."""
         seconds = sorted(self.seconds)
         return {
             'asked': self.asked, **{fate.value: count for fate, count in self.counts.items()},
-            'under_way': under_way, 'lost': self.lost - under_way,
+            'in_flight': in_flight, 'lost': self.lost - in_flight,
             'transfers': self.transfers, 'wasted_transfers': self.wasted,
             'kept_promises': self.promised,
             'p50_ms': _ms(seconds, 0.5), 'p95_ms': _ms(seconds, 0.95)}

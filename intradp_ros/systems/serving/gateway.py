@@ -55,7 +55,7 @@ from intradp_ros.systems.serving.streams import Stream, StreamError
 from intradp_ros.systems.serving.table_book import TableBook
 
 _LOG = logging.getLogger(__name__)
-#: Requests that one client may have under way; streams that are remembered.
+#: Requests that one client may have in flight; streams that are remembered.
 PER_CLIENT, MOST_STREAMS = 256, 4096
 #: A batch that takes this many times as long as promised, and at least so many seconds, hangs.
 HANGS, HANGS_SECONDS = 20.0, 5.0
@@ -219,7 +219,7 @@ class Gateway:
         """Let a request join its stream; say why it is not taken at all, or ''."""
         request = held.request
         if self._clients[request.client] > PER_CLIENT:
-            return f'{PER_CLIENT} requests of this client are under way'
+            return f'{PER_CLIENT} requests of this client are in flight'
         if not request.stream or held.forwarded:
             return ''
         service = self.services[held.service]
@@ -266,10 +266,10 @@ class Gateway:
 
     def _reason(self, held: _Held, why: int, now: float) -> str:
         text = _WHY[why]
-        if why == NOT_HERE and self._problems:
-            text += ': ' + '; '.join(sorted({
-                cause for (_, service), cause in self._problems.items()
-                if service == held.service}))
+        problems = {cause for (_, service), cause in self._problems.items()
+                    if service == held.service}
+        if why in (NOT_HERE, LOADING) and problems:
+            return f'it cannot be loaded: {"; ".join(sorted(problems))}'
         if why == WOULD_BE_LATE:
             text += f': {1e3 * (held.deadline - now):.0f} ms are left'
         return text
@@ -393,13 +393,15 @@ class Gateway:
         self._drain()
 
     def _answer(self, held: _Held, fate: int, result: BatchResult, k: int, rows: int) -> InferEnd:
-        times = {'queue': held.began - held.came, 'compute': result.seconds, 'batch': rows}
+        end = InferEnd(InferFate.IN_TIME, queue=held.began - held.came, compute=result.seconds,
+                       batch=rows)
         if result.why[k]:
-            return InferEnd(InferFate.REFUSED, result.why[k], **times)
+            return replace(end, fate=InferFate.REFUSED, reason=result.why[k])
         if fate == LATE:
-            return InferEnd(InferFate.LATE, 'late: its batch took longer than promised', **times)
+            return replace(end, fate=InferFate.LATE,
+                           reason='late: its batch took longer than promised')
         assert fate == IN_TIME
-        return InferEnd(InferFate.IN_TIME, tensors=result.rows[k], **times)
+        return replace(end, tensors=result.rows[k])
 
     def lost(self, executor: int, why: str) -> None:
         """Hear that an executor is gone: its requests are placed anew, forwarded or refused."""
@@ -583,14 +585,14 @@ class Gateway:
     def described(self) -> Mapping[str, Any]:
         """Return plain figures of this site, for people and pages."""
         with self._lock:
-            under_way = [0] * len(self.services)
+            in_flight = [0] * len(self.services)
             for held in self._held.values():
-                under_way[held.service] += not held.forwarded
+                in_flight[held.service] += not held.forwarded
             return {
                 'site': self.site, 'executors': len(self._executors),
                 'links': sorted(self._neighbours.links),
                 'services': {service.name: {
-                    **self._counts[k].described(under_way[k]),
+                    **self._counts[k].described(in_flight[k]),
                     'spent_in_time_s': float(self._arrays.spent[k, 0]),
                     'spent_wasted_s': float(self._arrays.spent[k, 1]),
                     'batches': self._book.described(k)}

@@ -13,7 +13,7 @@ import math
 from typing import Generic, TypeVar
 
 End = TypeVar('End')
-#: Frames of one stream that may be under way.
+#: Frames of one stream that may be in flight.
 MOST_FRAMES = 256
 
 
@@ -45,14 +45,14 @@ class Stream(Generic[End]):
         Raises
         ------
         StreamError
-            If it is not newer than the last, or too many are under way.
+            If it is not newer than the last, or too many are in flight.
 
         """
         if frame <= self._newest:
             raise StreamError(f'frame {frame} came after frame {self._newest}: number frames '
                               'upwards')
         if len(self._order) >= MOST_FRAMES:
-            raise StreamError(f'{MOST_FRAMES} frames of this stream are under way')
+            raise StreamError(f'{MOST_FRAMES} frames of this stream are in flight')
         self._newest = frame
         self._order[frame] = []
         replaced = list(self._waiting) if self.keep == 'newest' else []
@@ -80,7 +80,7 @@ class Stream(Generic[End]):
 
     @property
     def idle(self) -> bool:
-        """Return whether no frame is under way."""
+        """Return whether no frame is in flight."""
         return not self._order
 
     def _above_rate(self, now: float) -> bool:

@@ -34,8 +34,9 @@ class TableBook:
         table = ServiceTable(found.seconds, found.spread, found.nbytes, found.load_seconds)
         self._tables[place], self._sizes[place] = table, found.sizes
         self._why[place] = found.why
-        whole = ServiceTable(*(tuple(values[self._rung(place, rows)] for rows in range(
-            1, found.sizes[-1] + 1)) for values in (found.seconds, found.spread)))
+        rungs = [self._rung(place, rows) for rows in range(1, found.sizes[-1] + 1)]
+        whole = ServiceTable(tuple(found.seconds[k] for k in rungs),
+                             tuple(found.spread[k] for k in rungs))
         size = largest_batch(whole, declared.deadline, found.sizes)
         set_place(self._site, place, size, self._promised(place), -1.0)
 

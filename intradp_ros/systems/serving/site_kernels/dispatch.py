@@ -42,7 +42,7 @@ def make_rows(sites: int, services: int) -> SiteRows:
     """Return rows of sites of which nothing has been heard."""
     shape = sites, services
     return SiteRows(np.full(shape, np.inf), np.zeros(shape), np.full(shape, np.inf),
-                    np.full(sites, -np.inf), np.zeros(sites), np.zeros(sites))
+                    np.zeros(sites), np.zeros(sites), np.zeros(sites))
 
 
 def age_corrected(rows: SiteRows, service: int, now: float) -> Floats:

@@ -1,0 +1,106 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Executors as processes: real models in batches, whose rows equal rows alone; deaths."""
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
+from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
+from intradp_ros.systems.serving.service import Service, TensorSpec
+
+
+class Policy(nn.Module):
+    """Looks up a word, which fails where there is none."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(4, 8)
+        self.head = nn.Linear(8 + 12, 6)
+
+    def forward(self, word, pixels):
+        x = torch.cat([self.words(word), pixels.flatten(1).float() / 255], 1)
+        return {'actions': self.head(x), 'sum': x.sum(1)}
+
+
+@pytest.fixture(scope='module')
+def model(tmp_path_factory):
+    torch.manual_seed(0)
+    module = Policy().eval()
+    path = tmp_path_factory.mktemp('models') / 'policy.graph'
+    save_ladder(capture_ladder(module, (torch.zeros(1, dtype=torch.int64),
+                                        torch.zeros(1, 3, 2, 2, dtype=torch.uint8)), (1, 2, 4)),
+                path)
+    return module, path
+
+
+def answers(gateway, rows, remaining=30.0):
+    ends, done = {}, threading.Event()
+    for k, (word, pixels) in enumerate(rows):
+        def heard(end, k=k):
+            ends[k] = end
+            if len(ends) == len(rows):
+                done.set()
+        gateway.submit(InferRequest('policy', {'words': np.int64(word).reshape(()),
+                                               'pixels': pixels}, remaining), heard)
+    assert done.wait(60)
+    return [ends[k] for k in range(len(rows))]
+
+
+def test_batches_of_a_real_model_are_exact_and_a_death_is_outlived(model, tmp_path):
+    module, path = model
+    service = Service('policy', str(path), (
+        TensorSpec('words', 'int64', ()), TensorSpec('pixels', 'uint8', (3, 2, 2))), deadline=30.0)
+    opened = queue.Queue()
+    site = LocalSite('a', [service], settings=SiteSettings(logs=tmp_path), compiled=False)
+    inner = site.gateway.opened
+    site.gateway.opened = lambda *found: (inner(*found), opened.put(found))
+    try:
+        found = opened.get(timeout=120)[2]
+        assert found.sizes == (1, 2, 4) and not found.why
+        assert [spec.name for spec in found.outputs] == ['actions', 'sum']
+        chance = np.random.default_rng(0)
+        rows = [(k % 4, chance.integers(0, 256, (3, 2, 2)).astype(np.uint8)) for k in range(30)]
+        rows[7] = 99, rows[7][1]
+        ends = answers(site.gateway, rows)
+        for (word, pixels), end in zip(rows, ends):
+            if word == 99:
+                assert end.fate is InferFate.REFUSED and 'the model fails on it' in end.reason
+                continue
+            with torch.inference_mode():
+                alone = module(torch.tensor([word]), torch.from_numpy(pixels)[None])
+            np.testing.assert_allclose(end.tensors['actions'], alone['actions'][0], rtol=1e-5,
+                                       atol=1e-6)
+        assert max(end.batch for end in ends) == 4
+        executors: Any = site.executors
+        os.kill(executors[0].pid, signal.SIGKILL)
+        opened.get(timeout=120)
+        assert answers(site.gateway, rows[:1])[0].fate is InferFate.IN_TIME
+        assert site.gateway.described()['services']['policy']['lost'] == 0
+    finally:
+        site.close()
+
+
+def test_a_model_that_cannot_be_loaded_is_said(tmp_path):
+    failed = queue.Queue()
+    site = LocalSite('a', [Service('none', str(tmp_path / 'none.graph'))], compiled=False)
+    inner = site.gateway.failed
+    site.gateway.failed = lambda *found: (inner(*found), failed.put(found))
+    try:
+        assert 'cannot read the archive' in failed.get(timeout=120)[2]
+        end = []
+        site.gateway.submit(InferRequest('none', {}), end.append)
+        assert end[0].fate is InferFate.REFUSED and 'cannot read the archive' in end[0].reason
+    finally:
+        site.close()

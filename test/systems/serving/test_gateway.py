@@ -1,0 +1,366 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Gateways in model time: one end for each request, whatever executors and sites do."""
+from __future__ import annotations
+
+from collections import Counter
+import random
+
+import numpy as np
+import pytest
+
+from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.systems.serving.executor import emulated_answer, Opened
+from intradp_ros.systems.serving.executor_messages import BatchResult
+from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.systems.serving.service import parse_services
+from intradp_ros.systems.serving.site_arrays import check_whole
+
+SERVICES = parse_services("""
+services:
+  policy:
+    model: emulated
+    deadline: 100 ms
+    inputs: {image: uint8 4x4, state: float32 2}
+    outputs: {actions: float32 3}
+    seconds: {1: 10 ms, 4: 16 ms}
+  camera:
+    model: emulated
+    deadline: 60 ms
+    rate: 30
+    keep: newest
+    inputs: {image: uint8 4}
+    outputs: {boxes: float32 2}
+    seconds: {1: 10 ms}
+""")
+
+
+class Lane:
+    """An executor in model time: a batch ends `part` of its time after it began."""
+
+    def __init__(self, world, gateway, number, part=1.0):
+        self.world, self.gateway, self.number, self.part = world, gateway, number, part
+        self.dead = False
+        gateway.joined(number, self)
+        for k, service in enumerate(SERVICES):
+            gateway.opened(number, k, Opened(service.inputs, service.outputs, service.batches,
+                                             service.seconds, (0.0,) * len(service.seconds)))
+
+    def run(self, number, service, rows):
+        what = SERVICES[service]
+        seconds = self.part * what.seconds[len(rows) - 1]
+        result = BatchResult(number, seconds, [emulated_answer(what, row) for row in rows],
+                             ['no answer' if row['image'].max() == 255 else '' for row in rows])
+        self.world.at(seconds, lambda: self.dead or self.gateway.ended(self.number, result))
+
+    def kill(self):
+        self.dead = True
+        self.gateway.lost(self.number, 'killed')
+
+    def close(self):
+        self.dead = True
+
+
+class Way:
+    """A link in model time; one that is cut delivers nothing any more."""
+
+    def __init__(self, world, target, hop=0.002):
+        self.world, self.target, self.hop, self.cut = world, target, hop, False
+        self.sent = 0
+
+    def send(self, request, path, heard):
+        self.sent += 1
+        cancel = []
+        self.world.at(self.hop, lambda: self.cut or cancel.append(
+            self.target.forwarded(request, path, lambda end: self.world.at(
+                self.hop, lambda: self.cut or heard(end)))))
+        return lambda: self.world.at(self.hop, lambda: [call() for call in cancel])
+
+
+class World:
+    """Sites that hear of each other every 0.1 s."""
+
+    def __init__(self, names='a', part=1.0, lanes=1):
+        self.now, self.queue, self.count = 100.0, [], 0
+        self.gateways = {name: Gateway(
+            name, SERVICES, [(0, 1)] * lanes, list(names), clock=lambda: self.now,
+            compiled=False, threaded=False) for name in names}
+        self.lanes = {name: [Lane(self, g, k, part) for k in range(lanes)]
+                      for name, g in self.gateways.items()}
+        self.ways = {(a, b): Way(self, self.gateways[b]) for a in names for b in names if a != b}
+        for (a, b), way in self.ways.items():
+            self.gateways[a].linked(b, way)
+        self.ends = {}
+        self._rows()
+
+    def at(self, after, call):
+        self.count += 1
+        self.queue.append((self.now + after, self.count, call))
+
+    def _rows(self):
+        for (a, b), way in self.ways.items():
+            if not way.cut:
+                self.gateways[a].heard_row(b, self.gateways[b].row(), way.hop)
+        if self.ways:
+            self.at(0.1, self._rows)
+
+    def until(self, time):
+        while self.queue and min(self.queue)[0] <= time:
+            event = min(self.queue)
+            self.queue.remove(event)
+            self.now = event[0]
+            event[2]()
+            self.look()
+        self.now = max(self.now, time)
+        self.look()
+
+    def look(self):
+        for gateway in self.gateways.values():
+            gateway.look()
+
+    def ask(self, number, site='a', service='policy', value=None, **more):
+        value = number % 200 if value is None else value
+        tensors = {'image': np.full((4, 4), value, np.uint8), 'state': np.zeros(2, np.float32)} \
+            if service == 'policy' else {'image': np.full(4, value, np.uint8)}
+        expected = emulated_answer(SERVICES[service == 'camera'], tensors)
+
+        def heard(end):
+            assert number not in self.ends, 'a second end'
+            self.ends[number] = end
+            if end.fate is InferFate.IN_TIME:
+                for name, tensor in expected.items():
+                    assert end.tensors[name].tolist() == tensor.tolist()
+            else:
+                assert not end.tensors
+        return self.gateways[site].submit(InferRequest(service, tensors, **more), heard)
+
+    def fates(self):
+        return Counter(end.fate for end in self.ends.values())
+
+    def whole(self, asked):
+        """Check that all have ended and nothing is held any more."""
+        assert len(self.ends) == asked
+        counted = Counter()
+        for gateway in self.gateways.values():
+            check_whole(gateway._arrays)
+            assert not gateway._held and not gateway._rows and not gateway._clients
+            assert not gateway._batches and set(gateway._arrays.state.tolist()) == {0}
+            for service in gateway.described()['services'].values():
+                assert service['lost'] == service['in_flight'] == 0
+                counted += Counter({fate: service[fate.value] for fate in InferFate})
+        assert counted == self.fates()
+
+
+def test_requests_are_answered_in_batches():
+    world = World()
+    for number in range(9):
+        world.ask(number)
+    world.until(101)
+    assert world.fates() == {InferFate.IN_TIME: 9}
+    assert [world.ends[k].batch for k in range(9)] == [1] + [4] * 8
+    end = world.ends[8]
+    assert end.finished == pytest.approx(0.042) and end.finished <= end.predicted + 1e-9
+    assert end.queue == pytest.approx(0.026) and end.site == 'a' and end.path == ('a',)
+    world.whole(9)
+
+
+def test_beyond_capacity_requests_are_refused_at_once_with_a_time():
+    world = World()
+    for number in range(60):
+        world.ask(number)
+    refused = [end for end in world.ends.values() if end.fate is InferFate.REFUSED]
+    assert len(refused) > 20 and all('would be late' in end.reason for end in refused)
+    when = world.now + refused[-1].retry_after
+    assert 0 < refused[-1].retry_after < 0.1
+    world.until(when + 1e-6)
+    world.ask(100)
+    world.until(102)
+    assert world.ends[100].fate is InferFate.IN_TIME
+    world.whole(61)
+
+
+def test_a_full_site_forwards_and_nothing_goes_in_circles():
+    world = World('abc')
+    for number in range(60):
+        world.ask(number)
+    world.until(102)
+    assert {end.site for end in world.ends.values()} == {'a', 'b', 'c'}
+    assert world.fates()[InferFate.IN_TIME] > 50
+    for end in world.ends.values():
+        assert len(set(end.path)) == len(end.path) <= 6 and end.path[0] == 'a'
+        if end.fate is InferFate.IN_TIME and end.site != 'a':
+            assert end.finished >= 0.0139999
+    world.whole(60)
+
+
+def test_requests_of_a_dead_site_are_placed_anew():
+    world = World('abc')
+    for number in range(60):
+        world.ask(number)
+    world.until(world.now + 0.006)
+    for (_, target), way in world.ways.items():
+        if target == 'b':
+            way.cut = True
+    sent = sum(1 for held in world.gateways['a']._held.values() if held.away == 'b')
+    assert sent
+    for name in 'ac':
+        world.gateways[name].unlinked('b')
+    world.until(102)
+    assert 'b' not in {end.site for end in world.ends.values()}
+    assert len(world.ends) == 60
+    assert world.fates()[InferFate.IN_TIME] > 35
+    assert world.gateways['a'].described()['links'] == ['c']
+
+
+def test_a_site_that_says_nothing_lets_nothing_wait_for_ever():
+    world = World('ab')
+    for number in range(60):
+        world.ask(number)
+    for way in world.ways.values():
+        way.cut = True
+    world.until(102)
+    assert len(world.ends) == 60 and world.fates()[InferFate.LATE] > 0
+    assert not world.gateways['a']._held
+
+
+def test_a_dead_executor_harms_only_what_cannot_sit_elsewhere():
+    world = World(lanes=2)
+    for number in range(20):
+        world.ask(number, remaining=0.2)
+    world.until(world.now + 0.002)
+    world.lanes['a'][0].kill()
+    world.until(102)
+    assert world.fates() == {InferFate.IN_TIME: 20}
+    world.lanes['a'][1].kill()
+    world.ask(50)
+    assert world.ends[50].fate is InferFate.REFUSED
+    assert 'no site serves it' in world.ends[50].reason
+    world.lanes['a'][0] = Lane(world, world.gateways['a'], 0)
+    world.ask(51)
+    world.until(103)
+    assert world.ends[51].fate is InferFate.IN_TIME
+    world.whole(22)
+
+
+def test_an_expired_answer_is_never_delivered():
+    world = World(part=20.0)
+    world.ask(0)
+    world.until(100.15)
+    assert world.ends[0].fate is InferFate.LATE
+    world.until(102)
+    world.whole(1)
+
+
+def test_a_batch_that_hangs_ends_its_executor():
+    world = World(part=1000.0)
+    world.ask(0, remaining=30.0)
+    world.until(101)
+    assert not world.ends
+    world.until(106)
+    assert world.lanes['a'][0].dead
+    assert world.ends[0].fate is InferFate.REFUSED
+    world.whole(1)
+
+
+def test_what_is_withdrawn_is_cancelled_wherever_it_is():
+    world = World('ab')
+    cancels = {number: world.ask(number) for number in range(60)}
+    world.until(world.now + 0.003)
+    for cancel in cancels.values():
+        cancel()
+        cancel()
+    world.until(102)
+    for cancel in cancels.values():
+        cancel()
+    assert world.fates()[InferFate.CANCELLED] == 60 - world.fates()[InferFate.REFUSED]
+    world.whole(60)
+
+
+@pytest.mark.parametrize('change, reason', [
+    ({'service': 'none'}, "service 'none' is not served; there are policy, camera"),
+    ({'tensors': {'image': np.zeros((4, 4), np.uint8)}}, "input 'state' is missing: send float32"),
+    ({'tensors': {'image': np.zeros((4, 5), np.uint8), 'state': np.zeros(2, np.float32)}},
+     "'image' has shape 4x5: send uint8 4x4"),
+    ({'tensors': {'image': np.zeros((4, 4), np.int16), 'state': np.zeros(2, np.float32)}},
+     "'image' is int16"),
+    ({'tensors': {'more': np.zeros(1, np.uint8)}}, "takes no input 'more'; it takes image, state"),
+])
+def test_bad_requests_are_refused_with_the_field(change, reason):
+    world = World()
+    found = []
+    request = {'service': 'policy', 'tensors': {}} | change
+    world.gateways['a'].submit(InferRequest(**request), found.append)
+    assert found[0].fate is InferFate.REFUSED and reason in found[0].reason
+    world.ask(1)
+    world.until(101)
+    assert world.ends[1].fate is InferFate.IN_TIME
+
+
+def test_a_row_that_fails_harms_only_itself():
+    world = World()
+    for number in range(5):
+        world.ask(number, value=255 if number == 3 else number)
+    world.until(101)
+    assert world.ends.pop(3).reason == 'no answer'
+    assert world.fates() == {InferFate.IN_TIME: 4}
+
+
+def test_frames_leave_in_order_and_newer_ones_replace_waiting_ones():
+    world = World(lanes=2)
+    order = []
+    for frame in range(6):
+        def heard(end, frame=frame):
+            order.append((frame, end.fate))
+        world.gateways['a'].submit(InferRequest(
+            'camera', {'image': np.zeros(4, np.uint8)}, stream='front', frame=frame), heard)
+    world.until(101)
+    assert [frame for frame, _ in order] == list(range(6))
+    assert [fate for _, fate in order] == [
+        InferFate.IN_TIME, InferFate.IN_TIME, *[InferFate.CANCELLED] * 3, InferFate.IN_TIME]
+    world.gateways['a'].submit(InferRequest(
+        'camera', {'image': np.zeros(4, np.uint8)}, stream='front', frame=3),
+        lambda end: order.append(end.reason))
+    assert 'came after frame 5' in order[-1]
+
+
+def test_a_gateway_that_closes_refuses_what_it_holds():
+    world = World()
+    for number in range(5):
+        world.ask(number)
+    world.gateways['a'].close()
+    assert world.fates() == {InferFate.REFUSED: 5}
+
+
+@pytest.mark.parametrize('seed', range(12))
+def test_any_sequence_of_faults_leaves_each_request_one_end(seed):
+    chance = random.Random(seed)
+    world = World('abc', lanes=2, part=chance.choice((0.5, 1.0, 1.3)))
+    cancels, number = [], 0
+    for _ in range(300):
+        world.until(world.now + chance.expovariate(400))
+        site = chance.choice('aaabc')
+        number += 1
+        cancels.append(world.ask(
+            number, site, chance.choice(('policy', 'camera')), priority=chance.choice((0, 0, 1)),
+            remaining=chance.choice((0.0, 0.015, 0.05, 0.1, 0.3)),
+            **chance.choice(({}, {'stream': 's', 'client': site, 'frame': number}))))
+        if chance.random() < 0.1:
+            chance.choice(cancels)()
+        if chance.random() < 0.03 and world.lanes[site]:
+            lane = chance.choice(world.lanes[site])
+            if not lane.dead:
+                lane.kill()
+                world.lanes[site].remove(lane)
+                world.at(0.02, lambda site=site, lane=lane: world.lanes[site].append(
+                    Lane(world, world.gateways[site], lane.number, lane.part)))
+        if chance.random() < 0.02:
+            a, b = chance.sample('abc', 2)
+            way = world.ways[a, b]
+            if not way.cut:
+                way.cut = True
+                world.at(0.01, lambda a=a, b=b: world.gateways[a].unlinked(b))
+                again = world.ways[a, b] = Way(world, world.gateways[b])
+                world.at(0.05, lambda a=a, b=b, again=again: world.gateways[a].linked(b, again))
+    world.until(world.now + 5)
+    world.whole(number)

@@ -1,0 +1,231 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Clients of openpi as they are, strange ones, and gateways that ask each other, over sockets."""
+from __future__ import annotations
+
+from contextlib import contextmanager
+import json
+import random
+import threading
+import time
+
+import msgpack
+import numpy as np
+import pytest
+
+from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.systems.serving.executor import emulated_answer
+from intradp_ros.systems.serving.local_site import LocalSite
+from intradp_ros.systems.serving.service import parse_services
+from intradp_ros.web.access import ApiKeys
+from intradp_ros.web.serving_app import serve
+from intradp_ros.web.site_link import SiteLinks
+from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
+
+policy_client = pytest.importorskip('openpi_client.websocket_client_policy')
+websockets = pytest.importorskip('websockets.sync.client')
+
+SERVICES = parse_services("""
+services:
+  pi0:
+    model: emulated
+    deadline: 2 s
+    ignore: [prompt]
+    inputs: {images/front: uint8 8x8x3, state: float32 4}
+    outputs: {actions: float32 5x2}
+    seconds: {1: 20 ms, 8: 48 ms}
+""")
+KEY = 'k' * 32
+
+
+def observation(value=1):
+    return {'images': {'front': np.full((8, 8, 3), value, np.uint8)},
+            'state': np.zeros(4, np.float32), 'prompt': 'pick it up'}
+
+
+def expected(value):
+    return emulated_answer(SERVICES[0], {'images/front': observation(value)['images']['front'],
+                                         'state': np.zeros(4, np.float32)})['actions']
+
+
+@contextmanager
+def site(name='a', sites=(), keys=None, port=0):
+    local = LocalSite(name, SERVICES, sites, compiled=False)
+    server = serve(local.gateway, '127.0.0.1', port, keys)
+    wait_for(lambda: local.gateway.specs('pi0') is not None)
+    try:
+        yield local.gateway, server
+    finally:
+        server.close()
+        local.close()
+
+
+def wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, 'waited in vain'
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope='module')
+def running():
+    with site() as (gateway, server):
+        yield gateway, f'ws://127.0.0.1:{server.port}/pi0'
+
+
+def test_clients_of_openpi_are_answered_as_they_are(running):
+    client = policy_client.WebsocketClientPolicy(f'{running[1]}?deadline_ms=1500&priority=1')
+    assert client.get_server_metadata()['inputs'] == {
+        'images/front': 'uint8 8x8x3', 'state': 'float32 4'}
+    for value in range(5):
+        answer = client.infer(observation(value))
+        np.testing.assert_array_equal(answer['actions'], expected(value))
+        assert answer['actions'].dtype == np.float32
+        assert answer['serving']['site'] == 'a' and answer['server_timing']['infer_ms'] >= 20
+    with pytest.raises(RuntimeError, match='would be late.*ms are left'):
+        client.infer(observation() | {'deadline_ms': 5.0})
+    with pytest.raises(RuntimeError, match="input 'state' has shape 3"):
+        client.infer(observation() | {'state': np.zeros(3, np.float32)})
+    np.testing.assert_array_equal(client.infer(observation(9))['actions'], expected(9))
+
+
+def test_many_clients_are_answered_together(running):
+    batches = []
+
+    def drive(value):
+        client = policy_client.WebsocketClientPolicy(running[1])
+        for _ in range(6):
+            answer = client.infer(observation(value))
+            np.testing.assert_array_equal(answer['actions'], expected(value))
+            batches.append(answer['serving']['batch'])
+    threads = [threading.Thread(target=drive, args=(value,)) for value in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(batches) == 48 and max(batches) >= 3
+
+
+def test_keys_are_needed_where_there_are_some(tmp_path):
+    path = tmp_path / 'keys.txt'
+    path.write_text(f'robot1 {KEY}\n')
+    path.chmod(0o600)
+    with site(keys=ApiKeys.load(path)) as (_, server):
+        url = f'ws://127.0.0.1:{server.port}/pi0'
+        client = policy_client.WebsocketClientPolicy(url, api_key=KEY)
+        np.testing.assert_array_equal(client.infer(observation(3))['actions'], expected(3))
+        with pytest.raises(websockets.InvalidStatus):
+            policy_client.WebsocketClientPolicy(url, api_key='w' * 32)
+
+
+@pytest.mark.parametrize('data, reason', [
+    (b'\xc1', 'not MessagePack'), (b'', 'breaks off'), (b'\xdf\xff\xff\xff\xff', 'a map of'),
+    (b'\xdd\xff\xff\xff\xff', 'a list of'), (b'\x93' * 9, 'too deep'),
+    (b'\xc6\xff\xff\xff\xffxx', 'not MessagePack'), (pack([1]), 'a map of arrays'),
+    (pack({'a': 1}) + b'x', 'bytes follow'), (pack({'a': {'b': None}}), "'a/b' is not an array"),
+    (pack({'a': [0] * 5000}), 'a list of 5000'), (msgpack.packb({1: 2}), 'not a text'),
+    (msgpack.packb({'a': msgpack.ExtType(5, b'x')}), 'not MessagePack'),
+    (pack({'deadline_ms': -1}), 'deadline_ms'), (pack({'deadline_ms': float('nan')}), 'nan'),
+    (pack({'priority': 1e9}), 'priority'), (pack({'state': 'x'}), 'not an array'),
+    *((msgpack.packb({'state': {b'__ndarray__': True, b'data': raw, b'dtype': dtype,
+                                b'shape': shape}}), reason) for raw, dtype, shape, reason in (
+        (b'x' * 16, '<f4', [5], '16 bytes are not float32'), (b'x' * 8, '|O', [1], "'|O'"),
+        (b'x' * 8, '<f4', [-2], 'whole numbers'), (b'', '<f4', [1 << 62, 1 << 62], 'not float32'),
+        (b'x' * 4, '>f4', [1], "'>f4'"), (b'x' * 4, '<f4', [True, 1], 'whole numbers'),
+        ('text', '<f4', [1], 'data'), (b'x' * 4, '<U1', [1], "'<U1'"),
+        (b'', '<f4', [0] * 40, 'at most 8'), (b'x' * 4, [['a', '<f4']], [1], 'dtype'))),
+])
+def test_strange_messages_are_refused_and_the_connection_stays(running, data, reason):
+    with websockets.connect(running[1], compression=None) as socket:
+        socket.recv()
+        socket.send(data)
+        answer = json.loads(socket.recv())
+        assert answer['fate'] == 'refused' and reason in answer['reason']
+        socket.send(pack(observation(4)))
+        np.testing.assert_array_equal(unpack(socket.recv())['actions'], expected(4))
+
+
+@pytest.mark.parametrize('address, reason', [
+    ('/none', 'not served; there are pi0'), ('/pi0?deadline_ms=x', 'deadline_ms'),
+    ('/pi0?deadline=5', 'known are deadline_ms and priority'), ('/pi0?priority=nan', 'priority')])
+def test_strange_addresses_are_refused(running, address, reason):
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        websockets.connect(running[1].removesuffix('/pi0') + address)
+    assert caught.value.response.status_code in (403, 404)
+
+
+def test_random_bytes_never_do_harm():
+    chance = random.Random(1)
+    good = pack(observation())
+    for _ in range(3000):
+        data = bytearray(good if chance.random() < 0.7 else
+                         chance.randbytes(chance.randint(0, 60)))
+        for _ in range(chance.randint(1, 4)):
+            if data:
+                data[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            unpack(bytes(data))
+        except TensorMessageError as error:
+            assert str(error)
+
+
+def test_a_client_that_goes_leaves_nothing(running):
+    gateway, url = running
+    for _ in range(5):
+        with websockets.connect(url) as socket:
+            socket.recv()
+            for _ in range(8):
+                socket.send(pack(observation()))
+    wait_for(lambda: gateway.described()['services']['pi0']['in_flight'] == 0)
+    assert gateway.described()['services']['pi0']['lost'] == 0
+
+
+def test_answers_come_in_the_order_of_messages(running):
+    with websockets.connect(running[1]) as socket:
+        socket.recv()
+        for value in range(12):
+            socket.send(pack(observation(value)) if value % 5 else b'strange')
+        for value in range(12):
+            answer = socket.recv()
+            if value % 5:
+                np.testing.assert_array_equal(unpack(answer)['actions'], expected(value))
+            else:
+                assert isinstance(answer, str)
+
+
+def test_a_site_that_is_full_asks_another_and_outlives_it():
+    with site('b', ('a', 'b')) as (other, server), site('a', ('a', 'b')) as (gateway, _):
+        links = SiteLinks(gateway, {'b': f'127.0.0.1:{server.port}'})
+        wait_for(lambda: gateway.described()['links'] == ['b'])
+        ends, enough = [], threading.Event()
+
+        def ask(number, remaining):
+            values = observation(number % 100)
+            tensors = {'images/front': values['images']['front'], 'state': values['state']}
+
+            def heard(end):
+                if end.fate is InferFate.IN_TIME:
+                    np.testing.assert_array_equal(end.tensors['actions'],
+                                                  expected(number % 100))
+                ends.append(end)
+                if len(ends) == 60:
+                    enough.set()
+            gateway.submit(InferRequest('pi0', tensors, remaining), heard)
+        for number in range(60):
+            ask(number, 0.35)
+        assert enough.wait(20)
+        assert {end.site for end in ends if end.fate is InferFate.IN_TIME} == {'a', 'b'}
+        figures = gateway.described()['services']['pi0']
+        assert figures['lost'] == 0 and figures['transfers'] > 0
+        ends.clear()
+        enough.clear()
+        for number in range(60):
+            ask(number, 0.35)
+        server.close()
+        assert enough.wait(20)
+        wait_for(lambda: gateway.described()['links'] == [])
+        figures = gateway.described()['services']['pi0']
+        assert figures['lost'] == figures['in_flight'] == 0
+        assert other.described()['services']['pi0']['asked'] == 0
+        links.close()
