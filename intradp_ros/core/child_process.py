@@ -39,7 +39,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class MessageError(ValueError):
-    """What was read is no message."""
+    """What was read is not a message."""
 
 
 class ChildProcess:

@@ -204,7 +204,7 @@ def load_ladder(path: str | os.PathLike[str]) -> BatchLadder:
             own = load_tensors(member(archive, BATCH_PARAMETERS, most + LARGEST_JSON))
     except (zipfile.BadZipFile, SafetensorError, UnicodeDecodeError, RuntimeError, KeyError,
             ) as error:
-        raise GraphFormatError(f'{path} is no archive of batches: {error}') from error
+        raise GraphFormatError(f'{path} is not an archive of batches: {error}') from error
     graphs = {1: one}
     for b, structure in structures.items():
         given = {}

@@ -41,7 +41,7 @@ def unpack(data: bytes, values: int = MAX_VALUES) -> Any:
     Raises
     ------
     TensorMessageError
-        If it is no MessagePack, too large in some way, or an array is not one.
+        If it is not MessagePack, too large in some way, or an array is not one.
 
     """
     reader = _Reader(data, values)

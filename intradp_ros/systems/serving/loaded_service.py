@@ -92,7 +92,7 @@ class LoadedService:
                 self.run(stacked, size)
                 times.append(time.perf_counter() - start)
             self.seconds[size] = statistics.median(times)
-            # a disturbed run is no part of what the model takes
+            # a disturbed run does not belong to what the model takes
             self.spread[size] = 1.5 * statistics.median(
                 abs(t - self.seconds[size]) for t in times)
 
