@@ -129,7 +129,7 @@ def recovery(count: int, mbits: float) -> dict[str, Any]:
             planner = replanner(task, table, topology, heavy=heavy)
             with ProcessFleet(NAME, task, graph, unpaced, planner, table,
                               Settings(3.0, 5, net.address), emulate=True, progress=watch,
-                              places=net.places) as fleet:
+                              places=net.places, sealed=False) as fleet:
                 watch.fleet = fleet
                 fleet.trainer.run(240.0, KILLED_AT + ROUNDS_AFTER)
                 rows.append(_row(fleet.trainer.commit, watch, graph, mbits) | {'heavy': heavy})
@@ -267,7 +267,7 @@ def _timed(task: TrainingTask, graph: LayerGraph, topology: Topology, plan: Trai
             ')')[2].split()[11:13])) / os.sysconf('SC_CLK_TCK')
             for name, link in fleet.links.items()}
     with ProcessFleet(NAME, task, graph, topology, always, table, Settings(30.0, 1000),
-                      places=places) as fleet:
+                      places=places, sealed=False) as fleet:
         fleet.trainer.run(400.0, 2)
         first, begun = fleet.trainer.commit.committed, spent(fleet)
         fleet.trainer.run(400.0, rounds)

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 import torch.nn.functional as F  # noqa: N812
 from training_models import data_of, mobilenet, Small, Typed
 
@@ -26,6 +25,7 @@ from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
@@ -47,7 +47,7 @@ class ThreadLink:
     thread: threading.Thread
 
     def send(self, order: Mapping[str, Any]) -> None:
-        self.worker.orders.put(order)
+        self.worker.take(order)
 
     def kill(self) -> None:
         raise NotImplementedError
@@ -81,10 +81,10 @@ class Faults:
         return before
 
 
-def start(trainer: Trainer, name: str, task: TrainingTask, graph: LayerGraph, store: Any,
-          settings: Settings, faults: Faults) -> None:
-    worker = Worker(name, task, graph, lambda: store,
-                    lambda report: trainer.events.put((name, report)), settings, faults(name))
+def start(trainer: Trainer, name: str, task: TrainingTask, graph: LayerGraph, settings: Settings,
+          faults: Faults, key: bytes = b'') -> None:
+    worker = Worker(name, task, graph, trainer.exchange.place,
+                    lambda report: trainer.events.put((name, report)), settings, faults(name), key)
 
     def run() -> None:
         try:
@@ -107,23 +107,24 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
           graph: LayerGraph | None = None, base: tuple[int, Any] | None = None,
           pauses: Sequence[int] = (), expected: bool = True,
           tasks: Mapping[str, TrainingTask] | None = None,
-          computes_on: Mapping[str, str] | None = None) -> tuple[Trainer, dict[str, torch.Tensor]]:
+          computes_on: Mapping[str, str] | None = None, key: bytes = b'',
+          ) -> tuple[Trainer, dict[str, torch.Tensor]]:
     """
     Train a task; return the trainer and the state of all layers at the end.
 
     Devices in `late` join at round 4, one after the other; at the rounds of `pauses` all leave
     their plan, and go on.  `expected` faults must happen.  A device may have a task of its own,
-    and compute on something else than the CPU.
+    and compute on something else than the CPU.  With a `key` all that crosses sockets is sealed.
     """
-    graph, store = graph or capture(task), HashStore()
+    graph, exchange = graph or capture(task), Exchange('127.0.0.1', key)
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
     commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner, 2 * timeout)
-    trainer, waiting, resting = Trainer(commit, store), list(late), sorted(pauses, reverse=True)
+    trainer, waiting, resting = Trainer(commit, exchange), list(late), sorted(pauses, reverse=True)
     settings, dying = Settings(timeout, every), Faults(dict(faults or {}))
 
     def progress(state: RoundCommit) -> None:
         if waiting and state.committed >= 4:
-            start(trainer, waiting.pop(), task, graph, store, settings, dying)
+            start(trainer, waiting.pop(), task, graph, settings, dying, key)
         if resting and state.committed >= resting[-1] and state.phase is Phase.TRAINING:
             resting.pop()
             trainer.pause()
@@ -134,8 +135,8 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
     if base:
         trainer.start_from(*base)
     for name in devices:
-        start(trainer, name, (tasks or {}).get(name, task), graph, store,
-              replace(settings, device=(computes_on or {}).get(name, 'cpu')), dying)
+        start(trainer, name, (tasks or {}).get(name, task), graph,
+              replace(settings, device=(computes_on or {}).get(name, 'cpu')), dying, key)
     trainer.begin(len(devices))
     try:
         trainer.run(deadline)
@@ -143,6 +144,7 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
         return trainer, trainer.collect()
     finally:
         trainer.close()
+        exchange.close()
 
 
 def shuffled(seed: int, layers: int, task: TrainingTask,

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 import json
 from pathlib import Path
+import secrets
 import sys
 import time
 from typing import Any
@@ -25,9 +26,7 @@ from intradp_ros.core.processes import Command, module_arguments, starter
 from intradp_ros.planning.shares import largest_remainder
 from intradp_ros.systems.training.base.task import call, load_task, losses_of, samples_of
 from intradp_ros.systems.training.run.round_groups import check_distributed
-from intradp_ros.systems.training.run.site_address import open_store
 
-HOST = '127.0.0.1'
 #: Seconds that all processes together may take to start, and to wait for each other.
 TIMEOUT = 240.0
 
@@ -42,7 +41,7 @@ class DdpDevice:
     sample: float
     step: float
     rate: float
-    port: int
+    store: str
     rounds: int
 
     @property
@@ -73,11 +72,11 @@ def train_by_ddp(task: str, batch: int, rounds: int, seconds: Mapping[str, tuple
 
     """
     shares = largest_remainder([1 / sample for sample, _ in seconds.values()], batch)
-    store = open_store(HOST, TIMEOUT)
+    store = logs / f'ddp-{secrets.token_hex(4)}.store'
     with starter(logs) as start:
         children = [start(Command(f'ddp-{name}', module_arguments(
             'intradp_lab.training.ddp', json.dumps(asdict(DdpDevice(
-                task, rank, tuple(shares), sample, step, rate, store.port, rounds))))))
+                task, rank, tuple(shares), sample, step, rate, str(store), rounds))))))
             for rank, (name, (sample, step)) in enumerate(seconds.items())]
         found = [json.loads(child.wait_for_line('^result (.*)$', TIMEOUT)[1])
                  for child in children]
@@ -121,9 +120,8 @@ def run_device(device: DdpDevice) -> dict[str, Sequence[float]]:
     distributed = torch.distributed
     torch.set_num_threads(1)
     task = load_task(device.task)
-    from torch._C._distributed_c10d import TCPStore
-    store = TCPStore(HOST, device.port, is_master=False,
-                     timeout=timedelta(seconds=TIMEOUT))
+    from torch._C._distributed_c10d import FileStore
+    store = FileStore(device.store, len(device.shares))
     distributed.init_process_group('gloo', store=store, rank=device.rank,
                                    world_size=len(device.shares),
                                    timeout=timedelta(seconds=TIMEOUT))

@@ -24,7 +24,8 @@ import time
 from typing import Any
 
 from intradp_ros.runtime.requests.admission import ClientRates
-from intradp_ros.web.connections import App, group, Message, Receive, Send
+from intradp_ros.runtime.transport.connection_limits import group
+from intradp_ros.web.connections import App, Message, Receive, Send
 
 #: Bytes of the body of a request; seconds in which it must have arrived; bytes of a key.
 MAX_BODY, BODY_SECONDS, MIN_KEY, MAX_KEY = 4 << 20, 10.0, 16, 512
@@ -34,6 +35,8 @@ _LINE = re.compile(rf'([\w.-]{{1,64}})\s+([!-~]{{{MIN_KEY},{MAX_KEY}}})', re.ASC
 
 #: Bytes of a message of a web socket; why one is closed: by rule, for a message that is too large.
 MAX_MESSAGE, POLICY, TOO_LARGE = 1 << 20, 1008, 1009
+#: Bytes and seconds of the body of a request that is refused.
+MOST_DISCARDED, DISCARDING = 1 << 20, 1.0
 
 Scope = MutableMapping[str, Any]
 
@@ -157,6 +160,7 @@ class Guard:
             return
         client, refused = self._judged(scope)
         if refused is not None:
+            await _discard(scope, receive)
             await self._reject(scope, send, refused)
             return
         self._in_flight[client] += 1
@@ -212,6 +216,7 @@ class Guard:
                     refused = await asyncio.wait_for(
                         self._read(receive, body, limits.body, refused), limits.seconds)
             if refused is not None:
+                await _discard(scope, receive)
                 await self._reject(scope, send, refused)
                 return
             given = False
@@ -295,6 +300,24 @@ class _Refusal:
     cause: str
     text: str
     wait: float = 0.0
+
+
+async def _discard(scope: Scope, receive: Receive) -> None:
+    """
+    Let the body of a refused request come for a moment, and keep nothing of it.
+
+    A client that sends its body after the answer would be told of a reset connection instead.
+    """
+    async def read() -> None:
+        count, message = 0, dict[str, Any](more_body=True)
+        while message.get('more_body') and count < MOST_DISCARDED:
+            message = dict(await receive())
+            count += len(message.get('body', b''))
+    if scope['type'] == 'http':
+        if refuse := scope.get('refuse'):
+            refuse()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(read(), DISCARDING)
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

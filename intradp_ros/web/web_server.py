@@ -11,7 +11,8 @@ import math
 from pathlib import Path
 import threading
 
-from intradp_ros.web.connections import App, ConnectionLimits, Listener, watched
+from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
+from intradp_ros.web.connections import App, Listener, watched
 
 try:
     import uvicorn

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 import pytest
 
 from intradp_ros.runtime.requests.admission import ClientRates
+from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Connections, group
 from intradp_ros.web.access import ApiKeys, Guard
-from intradp_ros.web.connections import ConnectionLimits, Connections, group
 from intradp_ros.web.web_server import WebServer
 
 KEY, PATIENCE = 'k' * 32, 20.0

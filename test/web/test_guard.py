@@ -161,6 +161,18 @@ def test_bodies_have_a_size_by_route(site: Site, path: str, most: int) -> None:
     assert site.ask(path, b'x' * most)[0] == 200
 
 
+def test_a_refusal_is_read_though_the_body_comes_late(site: Site) -> None:
+    for _ in range(20):
+        with socket.create_connection(('127.0.0.1', site.server.port), PATIENCE) as client:
+            client.sendall(b'POST /images HTTP/1.1\r\nhost: x\r\ncontent-length: 9000\r\n\r\n')
+            time.sleep(0.01)
+            client.sendall(b'x' * 9000)
+            answer = b''
+            while part := client.recv(1000):
+                answer += part
+            assert b' 401 ' in answer and b'no_key' in answer
+
+
 def test_open_paths_take_no_body_and_no_place_of_a_client(site: Site) -> None:
     assert site.ask('/health', key='')[0] == 200
     assert site.ask('/health', b'x', key='') == (413, 'size')

@@ -11,6 +11,7 @@ from typing import Any
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.fleet.fleet_parameters import read_topology
 from intradp_ros.nodes.training.training_goals import TrainingGoals
@@ -51,6 +52,7 @@ class TrainingCoordination(TrainingPlanner):
         prepare_process(1)
         self._node = node
         self._given_address = given[TRAINING_ADDRESS.name]
+        self._key = open_key(given[KEY_FILE.name], lambda text: None)  # the node has warned
         try:
             site_address(self._given_address)
         except ValueError as error:
@@ -135,7 +137,8 @@ class TrainingCoordination(TrainingPlanner):
         self.fleet = SessionFleet(
             prepared, planner, options, progress, base, coordinator=coordinator,
             change=self._change, rejected=self._reject, log=self._node.warn,
-            address=site_address(self._given_address), training=number)
+            address=site_address(self._given_address), training=number,
+            key=self._key)
         return self.fleet
 
     def _change(self) -> None:

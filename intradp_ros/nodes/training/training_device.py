@@ -9,6 +9,7 @@ from typing import Any, TYPE_CHECKING
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.nodes.common.device_parameter import DEVICE
+from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.training.training_parameters import TASKS, TRAINING_ADDRESS
 from intradp_ros.runtime.member.role import Host
@@ -41,7 +42,8 @@ class TrainingDevice:
         for text in self._tasks:
             split_name(text)
         self._address = given[TRAINING_ADDRESS.name]
-        self._start = process_starter(given['threads'], given[DEVICE.name])
+        self._start = process_starter(given['threads'], given[DEVICE.name],
+                                      open_key(given[KEY_FILE.name], lambda text: None))
         try:
             site_address(self._address)
             check_distributed()

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import time
 
-from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, Faults, fixed, make_task, start
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.trainer import Trainer
@@ -21,10 +21,10 @@ DEVICES = ('a', 'b', 'c')
 def test_all_leave_after_the_same_round_though_the_order_is_late():
     """The trainer sleeps while rounds go on: what it knows of them is old when it orders."""
     task = make_task(batch=12, rounds=150)
-    graph, store = capture(task), HashStore()
+    graph, exchange = capture(task), Exchange('127.0.0.1')
     commit = RoundCommit(task.rounds, len(graph.layers), (1.0,) * len(graph.layers),
                          fixed(len(graph.layers), task), 60.0)
-    trainer, asked = Trainer(commit, store), list[bool]()
+    trainer, asked = Trainer(commit, exchange), list[bool]()
 
     def progress(state: RoundCommit) -> None:
         if state.committed >= 2 and not asked:
@@ -34,7 +34,7 @@ def test_all_leave_after_the_same_round_though_the_order_is_late():
 
     trainer.progress = progress
     for name in DEVICES:
-        start(trainer, name, task, graph, store, Settings(30.0, 3), Faults())
+        start(trainer, name, task, graph, Settings(30.0, 3), Faults())
     trainer.begin(len(DEVICES))
     try:
         trainer.run(120.0, until=lambda state: state.phase is Phase.PAUSED)

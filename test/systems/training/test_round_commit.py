@@ -5,17 +5,13 @@
 from __future__ import annotations
 
 import pytest
-from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, fixed, make_task, train
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
-from intradp_ros.systems.training.run.reachability import Reachability
-from intradp_ros.systems.training.run.round_groups import GroupError
 from intradp_ros.systems.training.run.snapshots import moves, TRAINER
 from intradp_ros.systems.training.run.stage_runner import by_layer
-from intradp_ros.systems.training.run.store_bytes import put_bytes, take_bytes
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 
 PATIENCE = 4.0
@@ -154,30 +150,6 @@ def test_a_training_goes_on_from_a_checkpoint_and_back_to_it(fails):
     assert difference(found, alone) < 1e-10
     assert sorted(trainer.commit.figures) == list(range(10, 20))
     assert all(recovery.tag == 10 for recovery in trainer.commit.recoveries)
-
-
-def test_long_values_go_through_the_store_in_chunks(monkeypatch):
-    monkeypatch.setattr('intradp_ros.systems.training.run.store_bytes.CHUNK', 10)
-    store = HashStore()
-    put_bytes(store, 'k', bytes(range(95)))
-    assert take_bytes(store, 'k') == bytes(range(95)) == take_bytes(store, 'k', delete=True)
-    put_bytes(store, 'k', b'')
-    assert take_bytes(store, 'k') == b''
-    put_bytes(store, 'k', bytes(20))
-    with pytest.raises(ValueError, match='at most 8 are taken'):
-        take_bytes(store, 'k', 8)
-
-
-def test_devices_that_can_be_reached_are_known():
-    store = HashStore()
-    a, b = (Reachability(name, '127.0.0.1', store) for name in 'ab')
-    store.set('reachability/c', 'nonsense')
-    assert a.unreached(a.places(store, 'abc')) == ['c']
-    b.close()
-    assert a.unreached(a.places(store, 'ab')) == []  # the machine is there
-    a.close()
-    with pytest.raises(GroupError, match='name an address of its own'):
-        Reachability('a', '192.0.2.1', store)
 
 
 def idle(commit, device, now, held):

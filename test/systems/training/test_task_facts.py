@@ -19,7 +19,6 @@ from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.task_facts import apart, DATA, task_facts
-from intradp_ros.systems.training.run.site_address import open_store
 from intradp_ros.systems.training.run.worker_process import ProcessLink
 from intradp_ros.systems.training.run.worker_settings import Settings
 
@@ -106,8 +105,8 @@ def test_layers_that_compute_something_else_are_another_network() -> None:
 
 def fault_of(task: str, wanted: Mapping[str, str], prefix: tuple[str, ...] = ()) -> str:
     """Return why a worker process cannot train, which ends with it."""
-    store, reports = open_store('127.0.0.1', 30.0), queue.SimpleQueue[Any]()
-    ProcessLink('b', task, ('127.0.0.1', store.port), Settings(),
+    reports = queue.SimpleQueue[Any]()
+    ProcessLink('b', task, ('127.0.0.1', 9), Settings(),
                 lambda name, report: reports.put(report), prefix=prefix, facts=wanted)
     found = [report for report in iter(lambda: reports.get(timeout=90.0), None)
              if report['report'] == 'fault']

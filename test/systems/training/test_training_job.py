@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+import hashlib
 from pathlib import Path
 import threading
 import time
@@ -14,14 +15,14 @@ from typing import Any
 from fleets import cell
 import pytest
 from safetensors.torch import load_file
-from torch._C._distributed_c10d import HashStore
 from training_fleet import difference, Faults, fixed, Slow, small_sgd, start
 from training_models import train_alone_drawing
 
+from intradp_ros.runtime.transport.sealed_stream import connect
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
 from intradp_ros.systems.training.plan.training_plan import Planner
-from intradp_ros.systems.training.run import store_bytes
+from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.snapshots import pack
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service import training_job
@@ -65,13 +66,13 @@ class Threads:
         graph = prepared.graph
         self._prepared, self._leaving = prepared, leaving
         self.trainer = trainer_of(prepared.task, graph, fixed(len(graph.layers), prepared.task),
-                                  5.0, HashStore(), progress, base)
+                                  5.0, Exchange('127.0.0.1'), progress, base)
         self.trainer.beats = False
 
     def __enter__(self) -> Threads:
         for name in 'ab':
             start(self.trainer, name, self._prepared.task, self._prepared.graph,
-                  self.trainer.store, Settings(5.0, 3), Faults())
+                  Settings(5.0, 3), Faults())
         self.trainer.begin(2)
         for name in self._leaving:
             self.trainer.links[name] = Leaving(self.trainer.links[name], self.trainer)
@@ -128,13 +129,11 @@ def test_a_device_that_leaves_while_the_result_is_collected_costs_nothing(
 
 def test_a_state_may_take_long_as_long_as_more_of_it_comes(
         prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = HashStore()
-    graph, task = prepared.graph, prepared.task
-    trainer = trainer_of(task, graph, fixed(len(graph.layers), task), 5.0, store,
+    graph, task, exchange = prepared.graph, prepared.task, Exchange('127.0.0.1')
+    trainer = trainer_of(task, graph, fixed(len(graph.layers), task), 5.0, exchange,
                          lambda commit: None, None)
     trainer.beats = False
     body = pack({0: {name: p.detach() for name, p in task.module.named_parameters()}})
-    monkeypatch.setattr(store_bytes, 'CHUNK', len(body) // 6)
     halts = threading.Event()
 
     class Slow:
@@ -143,12 +142,15 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
                 threading.Thread(target=self._give, args=(order['key'],), daemon=True).start()
 
         def _give(self, key: str) -> None:
-            class Store:
-                def set(self, name: str, value: Any) -> None:
-                    time.sleep(0.25)
-                    if not halts.is_set():
-                        store.set(name, value)
-            store_bytes.put_bytes(Store(), key, body)
+            stream = connect(exchange.place, b'', f'bring {key}')
+            stream.send(len(body).to_bytes(8, 'little'))
+            for begin in range(0, len(body), piece := len(body) // 6):
+                time.sleep(0.25)
+                if halts.is_set():
+                    return
+                stream.send(body[begin:begin + piece])
+            trainer.events.put(('a', {'report': 'collected', 'key': key,
+                                      'digest': hashlib.sha256(body).hexdigest()}))
 
         def kill(self) -> None:
             raise NotImplementedError

@@ -16,18 +16,19 @@ from fleets import cell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from torch._C._distributed_c10d import TCPStore
 from training_fleet import difference, fixed, Killed, make_task, wait_until
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.cluster.plan_id import PlanError, PlanId
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.prepared import Prepared
+from intradp_ros.systems.training.run.exchange import stream_key
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.live_planner import TrainingPlanner
@@ -55,18 +56,15 @@ class ThreadWorker:
 
     def __init__(self, site: Site, name: str, session: TrainingSession, address: str,
                  take: Callable[[str, Mapping[str, Any] | None], None]) -> None:
-        def connect(host: str, port: int) -> TCPStore:
-            return TCPStore(host, port, is_master=False)
-
         def before(number: int, action: Any) -> None:
             time.sleep(site.rest)
             if self.dead:
                 raise Killed
         self.dead, self.over = False, threading.Event()
-        store = connect(session.host, session.port)
         self._take, self._name = take, name
-        self.worker = Worker(name, site.task, site.graph, lambda: store, self._report,
-                             Settings(session.timeout, session.every, address), before, connect)
+        self.worker = Worker(name, site.task, site.graph, (session.host, session.port),
+                             self._report, Settings(session.timeout, session.every, address),
+                             before, stream_key(site.key, session.training))
         for run in (self._run, self._beat):
             threading.Thread(target=run, daemon=True).start()
 
@@ -88,11 +86,11 @@ class ThreadWorker:
             self._report({'report': 'beat', 'ready': True})
 
     def send(self, order: Mapping[str, Any]) -> None:
-        self.worker.orders.put(json.loads(json.dumps(order)))
+        self.worker.take(json.loads(json.dumps(order)))
 
     def kill(self) -> None:
         self.dead = True
-        self.worker.orders.put({'order': 'end'})
+        self.worker.take({'order': 'end'})
 
 
 class Lead:
@@ -124,7 +122,7 @@ class Lead:
             prepared, site.planner, JobOptions(None, settings=Settings(self.timeout, 3)),
             lambda commit: None, None, coordinator=coordinator, change=change,
             rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'), log=site.log,
-            address='127.0.0.1', training=number)
+            address='127.0.0.1', training=number, key=site.key)
         self.fleets.append(fleet)
         self.planner.fleet = fleet
         try:
@@ -148,6 +146,7 @@ class Site:
         self.topology = cell(devices='abc')
         self.network = MemoryNetwork(self.topology)
         self.channels = {name: self.network.join(name) for name in ('coordinator', 'standby')}
+        self.key: SharedKey | None = SharedKey.generate()
         self.task = make_task(rounds=rounds)
         self.graph = capture(self.task)
         self.planner = fixed(len(self.graph.layers), self.task)

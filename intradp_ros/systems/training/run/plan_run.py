@@ -4,7 +4,7 @@
 """A plan on one device: it meets the others, takes its layers, runs rounds and copies them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 import threading
 import time
@@ -20,7 +20,6 @@ from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VAL
 from intradp_ros.systems.training.plan.sample_moves import homes_of, sample_moves
 from intradp_ros.systems.training.plan.stage_actions import Action, device_actions, fan_out, Part
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
-from intradp_ros.systems.training.run.reachability import Reachability
 from intradp_ros.systems.training.run.round_groups import GroupError, join_group, RoundGroup
 from intradp_ros.systems.training.run.snapshots import (
     backups,
@@ -32,7 +31,7 @@ from intradp_ros.systems.training.run.snapshots import (
     unpack,
 )
 from intradp_ros.systems.training.run.stage_runner import StageRunner, state_of
-from intradp_ros.systems.training.run.store_bytes import given_key, take_bytes
+from intradp_ros.systems.training.run.ways import WorkerWays
 from intradp_ros.systems.training.run.worker_settings import Settings
 
 Report = Callable[[dict[str, Any]], None]
@@ -56,11 +55,10 @@ class TrainingDevice:
     task: TrainingTask
     graph: LayerGraph
     settings: Settings
-    store: Callable[[], Any]
+    ways: WorkerWays
     report: Report
     before: Callable[[int, Action], None]
     kernels: KernelDevice
-    reachability: Reachability
     snapshots: Snapshots = field(default_factory=Snapshots)
 
 
@@ -92,24 +90,26 @@ class PlanRun:
         self._own_rows: tuple[Tensors, Tensors] = ((), ())
         self._loss, self._counted, self._rows = 0.0, 0.0, 0
         self._clock = _Clock()
-        self.places: dict[str, list[str]] = {}
 
-    def begin(self, moved: list[Move]) -> None:
-        """Meet the others, move layers, and take the state of the tag."""
+    def begin(self, moved: list[Move], given: Mapping[int, str]) -> None:
+        """
+        Meet the others, move layers, and take the state of the tag.
+
+        `given` are the digests of the layers that come from the trainer.
+        """
         device, settings = self._device, self._device.settings
         device.snapshots.forget(after=self.round)
-        self.places = device.reachability.places(device.store(), self._plan.participants)
         rate = settings.emulation.rate if settings.emulation else None
         timeout = settings.timeout + WAITING_ROUNDS * self._plan.seconds
         for purpose in ('rounds', 'copies'):
             self._groups.append(join_group(
-                device.store(), self._number, self._plan.participants, device.name,
-                self._part.devices, timeout, rate, settings.address, purpose))
+                device.ways, self._number, self._plan.participants, device.name,
+                self._part.devices, timeout, rate, purpose))
         held = device.snapshots.kept.get(self.round, {})
         received = [m for m in moved if m.target == device.name and m.source != TRAINER]
         for layer in (k for m in moved if m.target == device.name and m.source == TRAINER
                       for k in m.layers):
-            device.snapshots.put(self.round, layer, self._given(layer))
+            device.snapshots.put(self.round, layer, self._given(layer, given))
         for move in moved:
             if move.source == device.name:
                 self._check_held(move.layers)
@@ -134,12 +134,12 @@ class PlanRun:
         if missing := [layer for layer in layers if layer not in held]:
             raise GroupError(f'layers {missing} of round {self.round} are not held here')
 
-    def _given(self, layer: int) -> dict[str, torch.Tensor]:
+    def _given(self, layer: int, given: Mapping[int, str]) -> dict[str, torch.Tensor]:
         """Return a layer of the trainer's checkpoint."""
         try:
-            return unpack(take_bytes(self._device.store(), given_key(self.round, layer),
-                                     self._most_bytes()), [0])[0]
-        except (RuntimeError, ValueError) as error:
+            return unpack(self._device.ways.given(self.round, layer, self._most_bytes(),
+                                                  given[layer]), [0])[0]
+        except (KeyError, OSError, ValueError) as error:
             raise GroupError(f'layer {layer} of the checkpoint did not come: '
                              f'{str(error).splitlines()[0]:.200}') from None
 

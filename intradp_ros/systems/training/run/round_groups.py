@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The connections of one plan: gloo's process group on a store of its own, never repaired.
+The connections of one plan: gloo's process groups, never repaired.
 
 A plan's group is made when the plan begins and dropped with it.  Every wait ends: with the
 bytes, with an error as soon as a peer's process ends, or at the time-out (a peer that is
 stopped, a link that is cut).  `abort()` of a group wakes nobody, so nothing relies on it.
-What gloo carries is neither authenticated nor sealed: bind to the site's own interface.
+gloo itself neither authenticates nor seals: where there is a key it goes through `tunnels.py`.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 import queue
 import threading
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -63,6 +63,7 @@ class RoundGroup:
     own_names: Sequence[str]
     timeout: float
     rate: float | None = None
+    ends: Sequence[Ends] = ()
     _queue: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
     _sender: threading.Thread | None = None
     _sent: list[Any] = field(default_factory=list)
@@ -161,15 +162,45 @@ class RoundGroup:
             self._sender.join(1.0)
         self.own = self.whole = None
         self._sent.clear()
+        for ends in self.ends:
+            ends.close()
+
+
+class Ways(Protocol):
+    """How a device's groups meet, and where they listen."""
+
+    def ends(self, plan: PlanId, label: str, timeout: float) -> Ends:
+        """Return this device's end of a group."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where gloo listens, the store in which it finds the others, and what ends both."""
+
+    address: str
+    store: Any
+    close: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class OneMachine:
+    """Devices that are threads of this process."""
+
+    store: Any
+
+    def ends(self, plan: PlanId, label: str, timeout: float) -> Ends:
+        """Return the end of any of them."""
+        from torch.distributed.distributed_c10d import PrefixStore
+        return Ends('127.0.0.1', PrefixStore(f'{plan.term}.{plan.epoch}/{label}', self.store))
 
 
 def measured_hop(trips: int = 30) -> float:
     """Return the seconds that a few bytes take from one group member to another here (median)."""
     from torch._C._distributed_c10d import HashStore
-    store, seconds = HashStore(), list[float]()
+    ways, seconds = OneMachine(HashStore()), list[float]()
 
     def member(name: str) -> None:
-        group = join_group(store, PlanId(0, 0), 'ab', name, name, 10.0)
+        group = join_group(ways, PlanId(0, 0), 'ab', name, name, 10.0)
         for trip in range(trips):
             begun = time.monotonic()
             for first in (True, False):
@@ -188,11 +219,11 @@ def measured_hop(trips: int = 30) -> float:
     return sorted(seconds)[len(seconds) // 2]
 
 
-def join_group(store: Any, plan: PlanId, names: Sequence[str], name: str,
+def join_group(ways: Ways, plan: PlanId, names: Sequence[str], name: str,
                replicas: Sequence[str], timeout: float, rate: float | None = None,
-               address: str = '127.0.0.1', purpose: str = 'all') -> RoundGroup:
+               purpose: str = 'all') -> RoundGroup:
     """
-    Meet the others of a plan; `address` is this device's, where it listens.
+    Meet the others of a plan.
 
     A plan may have several groups of different purposes, each for a thread of its own.
 
@@ -203,24 +234,26 @@ def join_group(store: Any, plan: PlanId, names: Sequence[str], name: str,
 
     """
     check_distributed()
-    if len(names) == 1:  # needs nobody, and no store
+    if len(names) == 1:  # needs nobody
         return RoundGroup(names, name, None, None, replicas, timeout, rate)
     from torch.distributed import distributed_c10d as c10d
-    span = timedelta(seconds=timeout)
+    span, made = timedelta(seconds=timeout), list[Ends]()
 
     def make(label: str, members: Sequence[str]) -> Any:
-        prefix = c10d.PrefixStore(f'{plan.term}.{plan.epoch}/{label}', store)
-        prefix.set_timeout(span)
+        made.append(ends := ways.ends(plan, label, timeout))
+        ends.store.set_timeout(span)
         gloo: Any = c10d.ProcessGroupGloo
         options = gloo._Options()
         options._timeout = span
-        options._devices = [gloo.create_device(hostname=address)]
-        return gloo(prefix, members.index(name), len(members), options)
+        options._devices = [gloo.create_device(hostname=ends.address)]
+        return gloo(ends.store, members.index(name), len(members), options)
 
     try:
         whole = make(purpose, names)
         own = make(f'{purpose} of {replicas[0]}', replicas) if len(replicas) > 1 else None
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:
+        for ends in made:
+            ends.close()
         raise GroupError(f'the group of plan {plan.term}.{plan.epoch} was not formed: '
                          f'{str(error).splitlines()[0]:.200}') from None
-    return RoundGroup(names, name, whole, own, replicas, timeout, rate)
+    return RoundGroup(names, name, whole, own, replicas, timeout, rate, made)

@@ -4,10 +4,8 @@
 """The address of this machine at which others of its site reach what training listens on."""
 from __future__ import annotations
 
-from datetime import timedelta
 import ipaddress
 import socket
-from typing import Any
 
 #: An address for examples (RFC 5737), so one that lies behind the default route.
 _ELSEWHERE = '192.0.2.1'
@@ -34,25 +32,3 @@ def site_address(given: str, towards: str = _ELSEWHERE) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return '127.0.0.1'
-
-
-def open_store(address: str, timeout: float) -> Any:
-    """
-    Return torch's store, served at an address of this machine and nowhere else.
-
-    Raises
-    ------
-    ValueError
-        If the address is none of this machine.
-
-    """
-    from torch._C._distributed_c10d import TCPStore
-    try:
-        listening = socket.create_server((address, 0), backlog=128,
-                                         family=socket.AF_INET6 if ':' in address
-                                         else socket.AF_INET)
-    except OSError as error:
-        raise ValueError(f'nothing can listen at {address} ({error}): name an address of this '
-                         'machine that the devices can reach') from None
-    return TCPStore(address, listening.getsockname()[1], is_master=True, wait_for_workers=False,
-                    timeout=timedelta(seconds=timeout), master_listen_fd=listening.detach())

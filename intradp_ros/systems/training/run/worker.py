@@ -7,15 +7,19 @@ What trains on a device: takes orders, runs rounds of a plan, and reports.
 It is a process of its own (or a thread, in tests), so that the device's heartbeats never stall
 and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line::
 
-    plan       {plan: [term, epoch], tag, what, moves}   begin at a tag; the plan before is dropped
+    plan       {plan: [term, epoch], tag, what, moves, given}   begin at a tag; the plan before is
+                                                         dropped; given: digests of the trainer's
+    meet       {plan, label, key, value, port, place, device}   what another device says of itself
     committed  {tag}                                     no one rolls back behind this tag
     stop       {}                                        all leave the plan after one round
-    collect    {key}                                     put the state of these layers in the store
-    attend     {host, port, address, seat, timeout, every}   another trainer, with its store
+    collect    {key}                                     bring the state of these layers
+    attend     {host, port, address, seat, timeout, every}   another trainer
     end        {}
 
     ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
     idle  {plan, round, error, peer, cut, held}          the plan has ended here, and why
+    meet   {plan, label, key, value, port, place}        where this device listens
+    collected {key, digest}                              the state was brought
     joined {seat, held}                                  the orders of that trainer are taken
     fault {error}                                        nothing can be trained here
 """
@@ -32,12 +36,12 @@ from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import parse_plan
+from intradp_ros.systems.training.run.meeting import Place
 from intradp_ros.systems.training.run.plan_run import PlanRun, Report, TrainingDevice
-from intradp_ros.systems.training.run.reachability import Reachability
 from intradp_ros.systems.training.run.round_groups import GroupError
 from intradp_ros.systems.training.run.snapshots import Move, pack, TornError
 from intradp_ros.systems.training.run.stage_runner import StageRunner
-from intradp_ros.systems.training.run.store_bytes import put_bytes
+from intradp_ros.systems.training.run.ways import WorkerWays
 from intradp_ros.systems.training.run.worker_settings import Settings
 
 
@@ -50,31 +54,41 @@ class Worker:
     Trains on a device until it is told to end.
 
     `before` is called before every action with round and action: tests let it fail there.
+    `trainer` is where its exchange listens, `key` that of all streams.
 
     Raises
     ------
     DeviceError
         If there is no such device to compute on as `settings` name.
+    TunnelError
+        If the address is none of this device.
 
     """
 
-    def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, store: Callable[[], Any],
+    def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, trainer: Place,
                  report: Report, settings: Settings,
                  before: Callable[[int, Action], None] = lambda number, action: None,
-                 connect: Callable[[str, int], Any] | None = None) -> None:
-        self.orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
-        self._device = TrainingDevice(name, task, graph, settings, store, report, before,
-                                      open_device(settings.device),
-                                      Reachability(name, settings.address, store()))
-        self._connect, self._later = connect, list[Mapping[str, Any]]()
+                 key: bytes = b'') -> None:
+        self._orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
+        self._ways = WorkerWays(name, trainer, settings.address, key, report)
+        self._device = TrainingDevice(name, task, graph, settings, self._ways, report, before,
+                                      open_device(settings.device))
+        self._later = list[Mapping[str, Any]]()
         self._run: PlanRun | None = None
         self._stage: StageRunner | None = None
+
+    def take(self, order: Mapping[str, Any]) -> None:
+        """Take an order, from any thread."""
+        if order['order'] == 'meet':
+            self._ways.take(order)
+        else:
+            self._orders.put(order)
 
     def run(self) -> None:
         """Carry out orders until told to end."""
         try:
             while True:
-                order = self._later.pop(0) if self._later else self.orders.get()
+                order = self._later.pop(0) if self._later else self._orders.get()
                 if order['order'] == 'end':
                     return
                 if order['order'] == 'plan':
@@ -86,17 +100,15 @@ class Worker:
                 else:
                     self._note(order)
         finally:
-            self._device.reachability.close()
+            self._ways.close()
 
     def _attend(self, order: Mapping[str, Any]) -> None:
-        """Take the orders of another trainer: its store is another, what is held here stays."""
-        assert self._connect is not None
-        device, store = self._device, self._connect(str(order['host']), int(order['port']))
-        device.store, device.settings = lambda: store, replace(
+        """Take the orders of another trainer; what is held here stays."""
+        device = self._device
+        device.settings = replace(
             device.settings, address=str(order['address']), timeout=float(order['timeout']),
             every=int(order['every']))
-        device.reachability.close()
-        device.reachability = Reachability(device.name, device.settings.address, store)
+        self._ways.attend((str(order['host']), int(order['port'])), device.settings.address)
         device.report({'report': 'joined', 'seat': order['seat'],
                        'held': device.snapshots.held()})
 
@@ -107,9 +119,10 @@ class Worker:
             self._run.leaving = True
 
     def _collect(self, key: str) -> None:
-        """Put this stage's state into the store, in chunks."""
+        """Bring this stage's state to the trainer."""
         assert self._stage is not None
-        put_bytes(self._device.store(), key, pack({0: self._stage.state()}))
+        digest = self._ways.bring(key, pack({0: self._stage.state()}))
+        self._device.report({'report': 'collected', 'key': key, 'digest': digest})
 
     def _follow(self, order: Mapping[str, Any]) -> None:
         """Run rounds of a plan until it ends, and report what is held then."""
@@ -117,7 +130,8 @@ class Worker:
         run = self._run = PlanRun(device, parse_plan(order['what']), number, int(order['tag']))
         error, peer, cut = '', '', list[str]()
         try:
-            run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']])
+            run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']],
+                      {int(layer): str(digest) for layer, digest in order['given'].items()})
             self._stage = run.stage
             device.report({'report': 'ready', 'plan': number})
             while run.round < run.stop_at:
@@ -130,7 +144,7 @@ class Worker:
         except (GroupError, TornError) as failure:
             error, peer = str(failure), getattr(failure, 'peer', '')
             run.drop()
-            cut = device.reachability.unreached(run.places)
+            cut = self._ways.unreached(number)
         finally:
             run.drop()
         device.report({'report': 'idle', 'plan': number, 'round': run.round, 'error': error,
@@ -139,8 +153,8 @@ class Worker:
 
     def _hear(self) -> None:
         """Take orders that came meanwhile; those that end the plan wait until it is left."""
-        while not self.orders.empty():
-            order = self.orders.get()
+        while not self._orders.empty():
+            order = self._orders.get()
             if order['order'] in ('plan', 'end', 'attend'):
                 self._later.append(order)
                 raise _LetGo

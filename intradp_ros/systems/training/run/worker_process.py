@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from datetime import timedelta
 import gc
 import json
 import os
@@ -39,6 +38,7 @@ from intradp_ros.systems.training.layers.task_facts import (
     task_facts,
 )
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
+from intradp_ros.systems.training.run.tunnels import TunnelError
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Emulation, Settings
 
@@ -68,14 +68,13 @@ def main() -> int:
         worker.run()
     except Exception as error:  # whatever the task's own code raises
         report({'report': 'fault', 'plan': [0, 0], 'error': str(error) if isinstance(
-            error, TaskError | GroupError | DeviceError) else described(error)})
+            error, TaskError | GroupError | TunnelError | DeviceError) else described(error)})
         return 1
     return 0
 
 
 def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> Worker:
     check_distributed()
-    from torch._C._distributed_c10d import TCPStore
     torch.set_num_threads(int(what['threads']))
     os.environ[DEVICE] = str(what['name'])
     task = load_task(what['task'])
@@ -89,13 +88,8 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     if given['emulation']:
         given['emulation'] = Emulation(**given['emulation'])
     gc.collect()  # the export leaves cycles that hold several times the network
-    settings = Settings(**given)
-
-    def connect(host: str, port: int) -> TCPStore:
-        return TCPStore(host, port, is_master=False,
-                        timeout=timedelta(seconds=10 * settings.timeout))
-    store = connect(what['host'], what['port'])
-    return Worker(what['name'], task, graph, lambda: store, report, settings, connect=connect)
+    return Worker(what['name'], task, graph, (what['host'], what['port']), report,
+                  Settings(**given), key=bytes.fromhex(what['key']))
 
 
 def _beat(report: Callable[[dict[str, Any]], None], ready: threading.Event) -> None:
@@ -106,17 +100,21 @@ def _beat(report: Callable[[dict[str, Any]], None], ready: threading.Event) -> N
 
 def _listen(worker: Worker) -> None:
     while line := sys.stdin.readline(MOST_LINE):
-        worker.orders.put(json.loads(line))
+        worker.take(json.loads(line))
     os._exit(0)  # who gives orders is gone
 
 
 class ProcessLink:
-    """A worker in a process of this machine; `take` gets its reports, None when it ends."""
+    """
+    A worker in a process of this machine; `take` gets its reports, None when it ends.
 
-    def __init__(self, name: str, task: str, store: tuple[str, int], settings: Settings,
+    `trainer` is where its trainer's exchange listens, `key` that of all its streams.
+    """
+
+    def __init__(self, name: str, task: str, trainer: tuple[str, int], settings: Settings,
                  take: Callable[[str, Mapping[str, Any] | None], None], threads: int = 1,
                  prefix: tuple[str, ...] = (), log: Path | None = None,
-                 facts: Facts = NO_FACTS) -> None:
+                 facts: Facts = NO_FACTS, key: bytes = b'') -> None:
         self._name, self._take, self._watch = name, take, ChildWatch()
         with open(log or os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
@@ -125,8 +123,9 @@ class ProcessLink:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 start_new_session=True)  # Ctrl-C is for the trainer
         self._lock = threading.Lock()
-        self.send({'task': task, 'name': name, 'host': store[0], 'port': store[1],
-                   'settings': asdict(settings), 'threads': threads, 'facts': dict(facts)})
+        self.send({'task': task, 'name': name, 'host': trainer[0], 'port': trainer[1],
+                   'settings': asdict(settings), 'threads': threads, 'facts': dict(facts),
+                   'key': key.hex()})
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:

@@ -5,17 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+import ipaddress
 import json
 import math
+import re
 from typing import Any
 
 from intradp_ros.cluster.terms import MAX_TERM
 from intradp_ros.systems.training.plan.training_plan import parse_plan
+from intradp_ros.systems.training.run.meeting import MOST_VALUE
 from intradp_ros.wire.frames import MalformedFrameError
 
 #: What a message may have at most: characters of a text, tags, layers, moves, devices.
 MOST_TEXT, MOST_TAGS, MOST_LAYERS, MOST_MOVES = 2000, 256, 1 << 16, 1 << 12
 MOST_COUNT, MOST_NUMBER = 1 << 31, 1e300
+_DIGEST = re.compile('[0-9a-f]{64}')
 
 
 def read_report(line: str) -> dict[str, Any]:
@@ -59,6 +63,35 @@ def _text(value: Any) -> str:
     return value[:MOST_TEXT]
 
 
+def _short(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MOST_VALUE or not value.isascii():
+        raise ValueError(f'{value!r:.40} is no short text')
+    return value
+
+
+def _port(value: Any) -> int:
+    if _count(value) >= 1 << 16:
+        raise ValueError(f'{value!r:.40} is no port')
+    return int(value)
+
+
+def _place(value: Any) -> list[Any]:
+    host, port = value
+    return [str(ipaddress.ip_address(_short(host))), _port(port)]
+
+
+def _digest(value: Any) -> str:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ValueError(f'{value!r:.40} is no digest')
+    return value
+
+
+def _digests(value: Any) -> dict[int, str]:
+    if not isinstance(value, dict) or len(value) > MOST_LAYERS:
+        raise ValueError('digests that are no short table')
+    return {_count(int(layer)): _digest(digest) for layer, digest in value.items()}
+
+
 def _flag(value: Any) -> bool:
     return value is True
 
@@ -99,6 +132,8 @@ def _training_plan(value: Any) -> dict[str, Any]:
 
 
 Fields = Mapping[str, Callable[[Any], Any]]
+_MEET: Fields = {'plan': _plan, 'label': _short, 'key': _short, 'value': _short, 'port': _port,
+                 'place': _place}
 _REPORTS: Mapping[str, Fields] = {
     'joined': {'seat': _number, 'held': _held, 'child': _count},
     'beat': {'ready': _flag},
@@ -108,14 +143,18 @@ _REPORTS: Mapping[str, Fields] = {
     'replicated': {'plan': _plan, 'tag': _count},
     'idle': {'plan': _plan, 'round': _count, 'error': _text, 'peer': _text, 'cut': _names,
              'held': _held},
+    'meet': _MEET,
+    'collected': {'key': _short, 'digest': _digest},
     'fault': {'plan': _plan, 'error': _text},
     'ended': {},
 }
 _ORDERS: Mapping[str, Fields] = {
-    'plan': {'plan': _plan, 'tag': _count, 'what': _training_plan, 'moves': _moves},
+    'plan': {'plan': _plan, 'tag': _count, 'what': _training_plan, 'moves': _moves,
+             'given': _digests},
+    'meet': {**_MEET, 'device': _text},
     'committed': {'tag': _count},
     'stop': {},
-    'collect': {'key': _text},
+    'collect': {'key': _short},
     'end': {},
 }
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+import secrets
 import signal
 from types import MappingProxyType
 from typing import Any
 
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.core.shared_key import KEY_BYTES
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.layer_table import LayerTable
 from intradp_ros.systems.training.layers.task_facts import task_facts
 from intradp_ros.systems.training.plan.training_plan import Planner
+from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.round_groups import check_distributed
-from intradp_ros.systems.training.run.site_address import open_store
 from intradp_ros.systems.training.run.worker_process import ProcessLink
 from intradp_ros.systems.training.run.worker_settings import Emulation, Settings
 from intradp_ros.systems.training.service.round_commit import RoundCommit
@@ -36,7 +38,8 @@ class ProcessFleet:
     With `emulate` each takes the seconds of the table and sends at its path's rate.  Training
     begins with the checkpoint `base` where there is one.  `places` has the address of a device
     and the words before its command, where they are not the settings' and none.  `wait` are the
-    seconds that all may take to come.
+    seconds that all may take to come.  What crosses the network is sealed by a key that processes
+    get through their pipes, unless told otherwise.
     """
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, topology: Topology,
@@ -44,14 +47,15 @@ class ProcessFleet:
                  progress: Callable[[RoundCommit], None] = lambda commit: None,
                  logs: Path | None = None, threads: int = 1, base: Checkpoint | None = None,
                  places: Mapping[str, tuple[str, tuple[str, ...]]] = NOWHERE,
-                 wait: float = 300.0) -> None:
+                 wait: float = 300.0, sealed: bool = True) -> None:
         check_distributed()
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
         self._facts, self._threads = task_facts(task, graph, everywhere=False), threads
-        self.store = open_store(settings.address, 10 * settings.timeout)
-        self.trainer = trainer_of(task, graph, planner, settings.timeout, self.store, progress,
-                                  base)
+        self._key = secrets.token_bytes(KEY_BYTES) if sealed else b''
+        self._exchange = Exchange(settings.address, self._key)
+        self.trainer = trainer_of(task, graph, planner, settings.timeout, self._exchange,
+                                  progress, base)
         self.links: dict[str, ProcessLink] = {}
         self._places, self._wait = places, wait
 
@@ -73,8 +77,8 @@ class ProcessFleet:
         def take(name: str, report: Mapping[str, Any] | None) -> None:
             events.put((name, report))
         log = self._logs / f'{device}.log' if self._logs else None
-        link = ProcessLink(device, self._name, (self._settings.address, self.store.port),
-                           settings, take, self._threads, prefix, log, self._facts)
+        link = ProcessLink(device, self._name, self._exchange.place, settings, take,
+                           self._threads, prefix, log, self._facts, self._key)
         self.links[device] = link
 
     def __enter__(self) -> ProcessFleet:
@@ -91,6 +95,7 @@ class ProcessFleet:
     def __exit__(self, *error: object) -> None:
         """End all processes."""
         self.trainer.close()
+        self._exchange.close()
         for link in self.links.values():
             try:
                 link.process.send_signal(signal.SIGCONT)

@@ -26,11 +26,13 @@ from typing import Any, Protocol
 import torch
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
 from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.layers.task_facts import apart
+from intradp_ros.systems.training.run.exchange import stream_key
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.site_address import site_address
 from intradp_ros.systems.training.run.worker_process import ProcessLink
@@ -45,7 +47,7 @@ from intradp_ros.systems.training.service.trainer import Link
 from intradp_ros.wire.frames import Control, Frame, MalformedFrameError
 
 #: Seconds for which a session waits for a worker, so that what it fails by at once is the reason
-#: of a refusal; a slow one joins later and holds up nobody.  Seconds of a store's answer.
+#: of a refusal; a slow one joins later and holds up nobody.  Seconds of a trainer's answer.
 LOADING, ANSWER = 2.0, 2.0
 #: Seconds for which the worker rests when it has died: doubled each time, up to the last.
 FIRST_REST, LONGEST_REST = 1.0, 60.0
@@ -63,12 +65,12 @@ class Start(Protocol):
         """Start it."""
 
 
-def process_starter(threads: int, device: str = HOST.name) -> Start:
+def process_starter(threads: int, device: str = HOST.name, key: SharedKey | None = None) -> Start:
     """Return what starts workers as processes that compute on a device, with so many threads."""
     def start(name: str, session: TrainingSession, address: str, take: Take) -> Link:
         settings = Settings(session.timeout, session.every, address, device)
         return ProcessLink(name, session.task, (session.host, session.port), settings, take,
-                           threads, facts=session.facts)
+                           threads, facts=session.facts, key=stream_key(key, session.training))
     return start
 
 
@@ -90,7 +92,7 @@ class TrainingRole(Role):
     Takes part in the training of `tasks`, by their names here; nothing else is ever loaded.
 
     `address` is where this device listens for others, '' for that of the interface by which the
-    trainer's store is reached.  When nobody takes the reports of the worker for `alone` seconds
+    trainer is reached.  When nobody takes the reports of the worker for `alone` seconds
     it leaves its plan, after `orphaned` it ends, and what it holds is dropped; a coordinator that
     comes then goes on from its checkpoint, or anew.
     """
@@ -135,7 +137,7 @@ class TrainingRole(Role):
         ------
         PlanError
             If this device does not train the task, has another one by its name, cannot reach the
-            trainer's store, or holds the training of another version of the task.
+            trainer, or holds the training of another version of the task.
 
         """
         assert isinstance(plan, TrainingSession)
@@ -286,7 +288,7 @@ class TrainingRole(Role):
                 address = self._address(session)
             except PlanError as error:
                 self._again = time.monotonic() + ANSWER
-                self._say('store', str(error))
+                self._say('trainer', str(error))
                 return
             child.link.send({'order': 'attend', 'host': session.host, 'port': session.port,
                              'address': address, 'seat': way.number, 'timeout': session.timeout,
@@ -387,13 +389,13 @@ class TrainingRole(Role):
                    for id_, plan in self._plans.items())
 
     def _address(self, session: TrainingSession) -> str:
-        """Return where this device listens; PlanError if the store cannot be reached."""
+        """Return where this device listens; PlanError if the trainer cannot be reached."""
         try:
             with socket.create_connection((session.host, session.port), ANSWER):
                 return site_address(self._given, session.host)
         except OSError as error:
             raise PlanError(
-                f'{self._host.name} cannot reach the store of {session.coordinator} at '
+                f'{self._host.name} cannot reach {session.coordinator} at '
                 f'{session.host}:{session.port} ({error}): set training_address there to an '
                 'address that devices reach') from None
 

@@ -18,6 +18,7 @@ import time
 from typing import Any, Protocol
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.transport.serial_executor import SerialExecutor
@@ -25,7 +26,7 @@ from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.task_facts import task_facts
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.training_plan import Planner
-from intradp_ros.systems.training.run.site_address import open_store
+from intradp_ros.systems.training.run.exchange import Exchange, stream_key
 from intradp_ros.systems.training.service.messages import read_report
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.session_plan import TrainingSession
@@ -88,9 +89,11 @@ class SessionFleet:
     log :
         Takes why a device cannot train.
     address :
-        Where the store is served.
+        Where workers fetch and bring weights.
     training :
         Number of the training.
+    key :
+        That of the fleet, if it has one.
 
     """
 
@@ -98,18 +101,19 @@ class SessionFleet:
                  progress: Callable[[RoundCommit], None], base: Checkpoint | None, *,
                  coordinator: Coordination, change: Callable[[], None],
                  rejected: Callable[[str, str], None], log: Callable[[str], None],
-                 address: str, training: int) -> None:
+                 address: str, training: int,
+                 key: SharedKey | None = None) -> None:
         settings, graph = options.settings, prepared.graph
         self.names = frozenset(prepared.topology.names)
         self.training = training
         self._coordinator, self._change, self._rejected = coordinator, change, rejected
         self._log, self._faults, self._said = log, dict[str, str](), dict[str, str]()
-        self._store = open_store(address, 10 * settings.timeout)
+        exchange = Exchange(address, stream_key(key, training))
         self._session = TrainingSession(
             training, prepared.name, task_facts(prepared.task, graph, not prepared.images), {},
-            coordinator.channel.name, address, self._store.port, settings.timeout, settings.every)
+            coordinator.channel.name, *exchange.place, settings.timeout, settings.every)
         self._told = progress
-        self.trainer = trainer_of(prepared.task, graph, planner, settings.timeout, self._store,
+        self.trainer = trainer_of(prepared.task, graph, planner, settings.timeout, exchange,
                                   self._progress, base, waits=True)
         self._ways: dict[str, LineWay] = {}
         self._joined: set[str] = set()
@@ -188,6 +192,7 @@ class SessionFleet:
         self._stop.set()
         self._ticking.join()
         self._reports.close()
+        self.trainer.exchange.close()
 
     def _progress(self, commit: RoundCommit) -> None:
         self._look_whether_it_leads(time.monotonic())

@@ -47,7 +47,7 @@ class TrainingSession:
     coordinator
         Whose orders are taken.
     host, port
-        Address of the trainer's store, as IP address and TCP port.
+        Where workers fetch and bring weights, as IP address and TCP port.
     timeout, every
         Longest wait of a device for another (s), and rounds between snapshots.
     paused

@@ -6,29 +6,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from functools import partial
+import hashlib
 import queue
+import secrets
 import time
 from typing import Any, Protocol
 
 import torch
 
+from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.training_plan import Planner
+from intradp_ros.systems.training.run.exchange import Exchange, given_key
 from intradp_ros.systems.training.run.snapshots import pack, TRAINER, unpack
 from intradp_ros.systems.training.run.stage_runner import by_layer
-from intradp_ros.systems.training.run.store_bytes import (
-    chunks_there,
-    given_key,
-    put_bytes,
-    take_bytes,
-)
 from intradp_ros.systems.training.service.round_commit import Order, Phase, RoundCommit
 
 #: Seconds without a sign of life after which a device counts as lost.
 SILENCE = 2.5
+#: What a device may say of itself in a plan: of each group, and a few to spare.
+MOST_WORDS = 64
 #: Seconds for which more of the state of a device that counts as lost may come: what it sends may
 #: hold up its signs of life.
 PARTING = 4.0
@@ -58,7 +58,7 @@ class Trainer:
     """
 
     commit: RoundCommit
-    store: Any
+    exchange: Exchange
     links: dict[str, Link] = field(default_factory=dict)
     beats: bool = False
     progress: Callable[[RoundCommit], None] = lambda commit: None
@@ -66,7 +66,10 @@ class Trainer:
     _heard: dict[str, float] = field(default_factory=dict)
     _ended: list[str] = field(default_factory=list)
     _base: Mapping[int, Mapping[str, torch.Tensor]] = field(default_factory=dict)
-    _given: set[str] = field(default_factory=set)
+    _given: dict[int, str] = field(default_factory=dict)
+    _brought: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _met: dict[str, int] = field(default_factory=dict)
+    _meeting: PlanId = NO_PLAN
 
     def add(self, device: str, link: Link) -> None:
         """Let a device take part from the next plan on; orders before are not for this link."""
@@ -134,6 +137,12 @@ class Trainer:
             # A device that was silent and speaks again takes part again.
             return self.commit.joined(device, now) if device not in self.commit.alive and \
                 device in self.links and report.get('ready') else []
+        if report['report'] == 'meet':
+            self._introduce(device, report)
+            return []
+        if report['report'] == 'collected':
+            self._brought[device] = report['key'], report['digest']
+            return []
         return self.commit.reported(device, report, now)
 
     def start_from(self, number: int, layers: Mapping[int, Mapping[str, torch.Tensor]]) -> None:
@@ -144,19 +153,43 @@ class Trainer:
         """
         self._base, self.commit.base = layers, number
         self._given.clear()
+        self.exchange.withdraw()
 
     def _give(self, orders: list[Order]) -> None:
         for order in orders:
-            for source, _, layers in order.body.get('moves', ()):
-                for layer in layers if source == TRAINER else ():
-                    self._put(given_key(self.commit.base, layer), self._base[layer])
+            body = order.body
+            if body['order'] == 'plan':
+                body = {**body, 'given': {
+                    layer: self._offered(layer) for source, target, layers in body['moves']
+                    if (source, target) == (TRAINER, order.device) for layer in layers}}
             if (link := self.links.get(order.device)) is not None:  # another thread may drop it
-                link.send(order.body)
+                link.send(body)
 
-    def _put(self, key: str, state: Mapping[str, torch.Tensor]) -> None:
-        if key not in self._given:
-            put_bytes(self.store, key, pack({0: state}))
-            self._given.add(key)
+    def _offered(self, layer: int) -> str:
+        """Let workers fetch a layer of the checkpoint; return its digest."""
+        if layer not in self._given:
+            packed = partial(pack, {0: self._base[layer]})
+            self._given[layer] = hashlib.sha256(packed()).hexdigest()
+            self.exchange.offer(given_key(self.commit.base, layer), packed)
+        return self._given[layer]
+
+    def _introduce(self, device: str, report: Mapping[str, Any]) -> None:
+        """Have the others of a plan know what a device says of itself."""
+        commit, plan = self.commit, PlanId(*report['plan'])
+        if plan != commit.number or commit.plan is None or \
+                device not in commit.plan.participants:
+            return
+        if plan != self._meeting:
+            self._meeting = plan
+            self._met.clear()
+        self._met[device] = count = self._met.get(device, 0) + 1
+        if count > MOST_WORDS:
+            return
+        order = {**report, 'order': 'meet', 'device': device}
+        del order['report']
+        for name in commit.plan.participants:
+            if name != device and (link := self.links.get(name)) is not None:
+                link.send(order)
 
     def gather(self, enough: Callable[[], bool]) -> None:
         """Let time pass until enough devices are there, then order the first plan."""
@@ -200,25 +233,16 @@ class Trainer:
         found: dict[str, torch.Tensor] = {}
         assert self.commit.plan is not None
         for stage in self.commit.plan.stages:
-            key = f'collect/{self.commit.number.epoch}/{stage.first}'
             there = [name for name in stage.devices if name in self.commit.alive]
             if not there:
                 raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
                                     'nobody else has the newest')
-            self.links[there[0]].send({'order': 'collect', 'key': key})
-            last, came = time.monotonic(), 0
-            while not self._came(key):
-                self._turn()
-                if (more := chunks_there(self.store, key, came)) > came:
-                    last, came = time.monotonic(), more
-                if time.monotonic() - last > (
-                        wait if there[0] in self.commit.alive else min(wait, PARTING)):
-                    raise TrainingError(f'{there[0]} did not give its weights')
+            key = f'collect/{self.commit.number.epoch}/{stage.first}/{secrets.token_hex(8)}'
+            self.exchange.expect(key, self._most_bytes())
             try:
-                body = take_bytes(self.store, key, delete=True)
-            except RuntimeError as error:
-                raise TrainingError(f'{there[0]} did not give its weights: '
-                                    f'{str(error).splitlines()[0]}') from error
+                body = self._collected(there[0], key, wait)
+            finally:
+                self.exchange.forget(key)
             found |= unpack(body, [0])[0]
         return found
 
@@ -233,13 +257,25 @@ class Trainer:
             self._turn()
             self.progress(self.commit)
 
-    def _came(self, key: str) -> bool:
-        """Whether a key is in the store, or comes at once."""
-        try:
-            self.store.wait([key], timedelta(milliseconds=50))
-        except RuntimeError:
-            return False
-        return True
+    def _collected(self, device: str, key: str, wait: float) -> bytes:
+        """Return what a device brings; TrainingError if nothing more of it comes for so long."""
+        self.links[device].send({'order': 'collect', 'key': key})
+        last, came = time.monotonic(), 0
+        while True:
+            brought, digest = self._brought.get(device, ('', ''))
+            if brought == key and (body := self.exchange.taken(key, digest)) is not None:
+                return body
+            self._turn()
+            if (more := self.exchange.arrived(key)) > came:
+                last, came = time.monotonic(), more
+            if time.monotonic() - last > (
+                    wait if device in self.commit.alive else min(wait, PARTING)):
+                raise TrainingError(f'{device} did not give its weights' + (
+                    ': what came in its name is not what it has' if brought == key else ''))
+
+    def _most_bytes(self) -> int:
+        """Return the most bytes that a state may have: with that of an optimiser, and headers."""
+        return int(8 * sum(self.commit.sizes)) + (1 << 24)
 
     def close(self) -> None:
         """End all workers."""
@@ -247,7 +283,8 @@ class Trainer:
             link.send({'order': 'end'})
 
 
-def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout: float, store: Any,
+def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout: float,
+               exchange: Exchange,
                progress: Callable[[RoundCommit], None], base: Checkpoint | None,
                waits: bool = False) -> Trainer:
     """
@@ -258,7 +295,7 @@ def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout:
     """
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
     trainer = Trainer(RoundCommit(task.rounds, len(graph.layers), sizes, planner,
-                                  2 * timeout + 2, waits=waits), store, beats=True,
+                                  2 * timeout + 2, waits=waits), exchange, beats=True,
                       progress=progress)
     if base is not None:
         trainer.start_from(base.round, by_layer(graph, base.state))
