@@ -29,7 +29,7 @@ from torch import nn
 from intradp_ros.core.processes import Child, Command, ros_arguments, starter
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.msg import InferenceResult, InferenceStats, LinkState
-import intradp_ros.nodes
+from intradp_ros.nodes import node_modules
 from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 
 TESTS = Path(__file__).parent
@@ -240,13 +240,6 @@ class Observer:
             self.changed.notify_all()
 
 
-def node_module(name: str) -> str:
-    """Return the module of a node of the package, by the name of its executable."""
-    folder = Path(intradp_ros.nodes.__file__).parent
-    [path] = folder.rglob(f'{name}.py')
-    return '.'.join(('intradp_ros.nodes', *path.relative_to(folder).with_suffix('').parts))
-
-
 class Nodes:
     """Starts nodes; all have ended when the context is left."""
 
@@ -254,10 +247,10 @@ class Nodes:
         self._start = start
 
     def start(self, name: str, parameters: Mapping[str, Any], label: str = '',
-              ready: str = r': active$', node: str = '') -> Child:
+              ready: str = r': active$', node: str = '', namespace: str = '') -> Child:
         """Start one of the package's nodes, as `node`; wait for a line of its log."""
         child = self._start(Command(label or name, ros_arguments(
-            node_module(name), node=node, parameters=parameters)))
+            node_modules()[name], node=node, namespace=namespace, parameters=parameters)))
         if ready:
             child.wait_for_line(ready, TIMEOUT)
         return child

@@ -40,6 +40,7 @@ COMMANDS = {
     'language': ('language', 'a language model on several small machines, without loss'),
     'train': ('train', 'a network that learns on several machines, any of which may leave'),
     'serve': ('serve', 'requests of many robots, answered in time by several sites'),
+    'node': ('node', 'start a node, as `ros2 run` does where there is no ros2'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
@@ -64,7 +65,7 @@ language:   one language model over several small machines (language, demo-langu
 training:   one network learns on several machines, any of which may leave (train, demo-training)
 serving:    requests of many robots, answered in time by several sites (serve)
 
-These commands need no ROS, except for bench, status, doctor and the demos."""
+These commands need no ROS, except for node, bench, status, doctor and the demos."""
 
 EPILOG = """\
 in this order a model becomes known:

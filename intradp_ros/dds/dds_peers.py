@@ -100,6 +100,16 @@ class DdsPeers:
         """The devices that there is a channel to."""
         return tuple(self._channels)
 
+    def met(self) -> frozenset[str]:
+        """Return the devices that answer this one's greetings, and were heard lately."""
+        now = time.monotonic()
+        return frozenset(peer for peer, meeting in tuple(self._meetings.items())
+                         if meeting.hears(now))
+
+    def way(self, peer: str) -> str:
+        """Return what the topics of this device and another one are below, without the fleet."""
+        return '/'.join(sorted((self._name, peer)))
+
     def open(self, peers: Iterable[str], *, stay: bool = False) -> None:
         """Make the channels to some devices; those that are to `stay` never make room."""
         for peer in peers:
@@ -199,10 +209,9 @@ class DdsPeers:
     def _open(self, peer: str) -> DdsChannel:
         if self._closed:
             raise ValueError('the channels of this device are closed')
-        first, second = sorted((self._name, check_name(peer)))
-        name = f'{self._fleet}/{first}/{second}'
+        name = f'{self._fleet}/{self.way(check_name(peer))}'
         meeting = self._meetings[peer] = Meeting(drawn())
-        channel = self._make(name, 'robot' if first == self._name else 'server', meeting=meeting,
+        channel = self._make(name, 'robot' if self._name < peer else 'server', meeting=meeting,
                              key=self._key and SharedKey(self._key.derived(f'fleet {name}')))
         channel.listen(partial(self._take, peer))
         return channel

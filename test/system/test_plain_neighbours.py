@@ -16,13 +16,14 @@ from pathlib import Path
 import sys
 from typing import Any
 
-from node_processes import DENSE, node_module, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
+from node_processes import DENSE, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
 import pytest
 
 from intradp_lab.emulation.namespaces import run
 from intradp_lab.emulation.network import available, shaped_link, ShapedLink
 from intradp_ros.core.processes import Child, Command, ros_arguments, starter
 from intradp_ros.dds.transport_profile import transport_environment
+from intradp_ros.nodes import node_modules
 
 NEIGHBOUR = str(Path(__file__).with_name('plain_neighbour.py'))
 MBIT = 1000.0
@@ -42,7 +43,7 @@ class Machines:
     def node(self, name: str, side: str, parameters: Mapping[str, Any]) -> Child:
         """Start one of our nodes with the transport that was chosen."""
         return self.start(Command(name, ros_arguments(
-            node_module(name), parameters=parameters, remappings={'image': 'camera'}),
+            node_modules()[name], parameters=parameters, remappings={'image': 'camera'}),
             self.link.exec_prefix(side), environment=self.environment))
 
     def neighbour(self, side: str, images: str = 'raw', **environment: str) -> dict[str, int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+import os
 import sys
 import traceback
 from typing import Any
@@ -170,6 +171,8 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
     More than one of its callbacks run at once only where they are in groups
     that allow it, and the executor has several threads.
     """
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # parameters may name a module of the working directory
     ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
     node = _made(make, args)
     try:

@@ -20,7 +20,13 @@ from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.common.receiving import Receiver
-from intradp_ros.nodes.fleet.fleet_parameters import DEVICES_TOPIC, FLEET
+from intradp_ros.nodes.fleet.fleet_parameters import (
+    DEVICES_TOPIC,
+    FLEET,
+    FleetPlace,
+    STATE_TOPIC,
+)
+from intradp_ros.nodes.fleet.fleet_silence import FleetSilence
 from intradp_ros.nodes.fleet.systems import coordinator_parameters, coordinator_part, SYSTEM
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.role import Plan
@@ -62,31 +68,33 @@ class CoordinatorNode(ManagedNode):
         """Make ready what plans."""
         self._settings = parameters
         self._key = key_of(parameters, self.warn)
+        self._candidates = read_candidates(parameters['candidates'])
         self._planner = coordinator_part(parameters[SYSTEM.name], self, parameters)
         self._reported = ''
-        self._states = self.publish_on(
-            FleetState, f'{parameters[FLEET.name]}/state', LATCHED)
+        self._fleet = FleetPlace.parse(parameters[FLEET.name])
+        self._states = self.publish_on(FleetState, self._fleet.topic(STATE_TOPIC), LATCHED)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
     def start(self) -> None:
         """Begin to hear devices."""
         given = self._settings
-        channel = DdsPeers(self.context, given[FLEET.name], given['coordinator_name'],
-                           namespace=self.get_namespace(), key=self._key)
+        channel = self._channel = DdsPeers(
+            self.context, self._fleet.name, given['coordinator_name'],
+            namespace=self._fleet.namespace_of(self), key=self._key)
         self.until_deactivated.callback(channel.close)
         gone = given['gone_ms'] / 1e3
         self.coordinator = FleetCoordinator(
             channel, self._planner, self.info, changed=self._report_state,
             times=CoordinatorTimes(MemberTimes(
                 suspect=gone / 2, gone=gone, probation=given['probation_ms'] / 1e3)),
-            candidates=read_candidates(given['candidates']), priority=given['priority'])
+            candidates=self._candidates, priority=given['priority'])
         self.until_deactivated.callback(self._stop, self.coordinator)
         self.coordinator.expect(check_name(name) for name in given['devices'] if name)
         self._planner.start(self.coordinator)
+        self._silence = FleetSilence(self, self._fleet, 'device')
         devices = self._receiver.subscribe(
-            DeviceState, f'{given[FLEET.name]}/{DEVICES_TOPIC}', self._take_device, LATCHED,
-            'device')
+            DeviceState, self._fleet.topic(DEVICES_TOPIC), self._take_device, LATCHED, 'device')
         self.until_deactivated.callback(self.destroy_subscription, devices)
 
     def _stop(self, coordinator: FleetCoordinator) -> None:
@@ -96,7 +104,7 @@ class CoordinatorNode(ManagedNode):
     def _take_device(self, message: DeviceState) -> None:
         """Hear of a device: it is greeted, and taken for one when it answers."""
         name, coordinator = check_name(message.name), self.coordinator
-        check_sealed_name(self._key, self._settings[FLEET.name], message)
+        check_sealed_name(self._key, self._fleet.name, message)
         if coordinator:
             coordinator.invite(name)
 
@@ -130,7 +138,9 @@ class CoordinatorNode(ManagedNode):
         standing = 'another coordinates' if not coordinator.leads else \
             'a plan is in use' if coordinator.plan else 'no plan'
         self._conflicts.report(coordinator.channel.conflicts().values())
-        trouble = '; '.join(coordinator.trouble())
+        others = self._channel.met() - self._candidates.keys()
+        nobody = self._silence.look(bool(others), map(self._channel.way, coordinator.expected))
+        trouble = '; '.join(filter(None, (nobody, *coordinator.trouble())))
         if trouble and standing == 'no plan':
             standing = trouble if trouble.startswith('no plan') else f'no plan: {trouble}'
         self._diagnostics.publish(self._status.status(standing, {

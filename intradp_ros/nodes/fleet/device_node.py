@@ -22,7 +22,8 @@ from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.common.weight_parameters import WEIGHT_PARAMETERS, weight_policy
-from intradp_ros.nodes.fleet.fleet_parameters import DEVICES_TOPIC, FLEET
+from intradp_ros.nodes.fleet.fleet_parameters import DEVICES_TOPIC, FLEET, FleetPlace
+from intradp_ros.nodes.fleet.fleet_silence import FleetSilence
 from intradp_ros.nodes.fleet.systems import (
     device_parameters,
     device_part,
@@ -69,7 +70,8 @@ class DeviceNode(ManagedNode):
 
     def __init__(self, *, name: str = 'device_node', **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
-        self._members: dict[str, FleetMember] = {}
+        self._members: dict[FleetPlace, FleetMember] = {}
+        self._channels: dict[FleetPlace, DdsPeers] = {}
         self._status = Diagnostics(self)
         self._conflicts = SaidOnce(self.warn)
 
@@ -84,14 +86,16 @@ class DeviceNode(ManagedNode):
         self._settings = parameters
         self._key = key_of(parameters, self.warn)
         self._weights = weight_policy(parameters, self._key is not None)
-        places = read_roles(parameters[ROLES.name], parameters[FLEET.name],
+        places = read_roles(parameters[ROLES.name], FleetPlace.parse(parameters[FLEET.name]),
                             1e6 * parameters['memory_mb'])
         self._parts = {place.system: device_part(place.system, self, parameters)
                        for place in places}
         self._fleets = {fleet: [place for place in places if place.fleet == fleet]
                         for fleet in dict.fromkeys(place.fleet for place in places)}
-        self._states = {fleet: self.publish_on(DeviceState, f'{fleet}/{DEVICES_TOPIC}', LATCHED)
+        self._states = {fleet: self.publish_on(DeviceState, fleet.topic(DEVICES_TOPIC), LATCHED)
                         for fleet in self._fleets}
+        self._silence = {fleet: FleetSilence(self, fleet, 'coordinator')
+                         for fleet in self._fleets}
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
@@ -113,12 +117,12 @@ class DeviceNode(ManagedNode):
         for fleet, places in self._fleets.items():
             self._join(fleet, places)
 
-    def _join(self, fleet: str, places: list[RolePlace]) -> None:
+    def _join(self, fleet: FleetPlace, places: list[RolePlace]) -> None:
         given = self._settings
         parts = [self._parts[place.system] for place in places]
-        channel = DdsPeers(self.context, fleet, given['device_name'],
-                           namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
-                           key=self._key)
+        channel = self._channels[fleet] = DdsPeers(
+            self.context, fleet.name, given['device_name'],
+            namespace=fleet.namespace_of(self), chunk_bytes=given['chunk_bytes'], key=self._key)
         self.until_deactivated.callback(channel.close)
         member = self._members[fleet] = FleetMember(
             channel, [part.role for part in parts], self.info, partial(self._report_state, fleet),
@@ -128,11 +132,11 @@ class DeviceNode(ManagedNode):
         self.until_deactivated.callback(self._stop, fleet, member)
         self._report_state(fleet)
 
-    def _stop(self, fleet: str, member: FleetMember) -> None:
+    def _stop(self, fleet: FleetPlace, member: FleetMember) -> None:
         del self._members[fleet]
         member.close()
 
-    def _report_state(self, fleet: str) -> None:
+    def _report_state(self, fleet: FleetPlace) -> None:
         """Publish what this machine offers and does in a fleet."""
         member, given, places = self._members.get(fleet), self._settings, self._fleets[fleet]
         if member is None:
@@ -144,7 +148,18 @@ class DeviceNode(ManagedNode):
             threads=given['threads'], battery=battery_level(), term=plan.term, epoch=plan.epoch,
             weight_bytes=sum(part.weight_bytes(plan) for part in parts) if plan > NO_PLAN else 0)
         message.header.stamp = self.get_clock().now().to_msg()
-        self._states[fleet].publish(sealed_name(self._key, fleet, message))
+        self._states[fleet].publish(sealed_name(self._key, fleet.name, message))
+
+    def _silent(self, fleet: FleetPlace, member: FleetMember) -> list[str]:
+        """Return who is not heard and should be: others of the plan, a coordinator."""
+        channel = self._channels[fleet]
+        met, plan = channel.met(), member.plan
+        nobody = self._silence[fleet].look(
+            not member.coordinators.isdisjoint(met),
+            map(channel.way, sorted(member.coordinators)))
+        lost = sorted({*plan.participants} - met - {channel.name}) if plan else []
+        silent = f'{", ".join(lost)} of the plan {"is" if len(lost) == 1 else "are"} not heard'
+        return [*([silent] if lost else []), *([nobody] if nobody else [])]
 
     def _diagnose(self) -> None:
         if not self._members:
@@ -155,13 +170,14 @@ class DeviceNode(ManagedNode):
         found = [dict(part.status()) for part in self._parts.values()]
         trouble = '; '.join(filter(None, (
             *(status.pop('trouble', '') for status in found),
+            *(text for fleet, member in members for text in self._silent(fleet, member)),
             *(text for _, member in members for text in member.trouble()))))
         self._conflicts.report([text for _, member in members
                               for text in member.channel.conflicts().values()])
         values: dict[str, Any] = {}
         for number, (fleet, member) in enumerate(members):
             plan = f'{member.committed.term:#x}.{member.committed.epoch}'
-            values['plan' if number == 0 else f'plan of {fleet}'] = plan
+            values['plan' if number == 0 else f'plan of {fleet.name}'] = plan
         for status in found:
             values |= status
         values |= {'trouble': trouble,

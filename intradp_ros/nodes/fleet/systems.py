@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Any, Protocol, TYPE_CHECKING
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.dds.dds_peers import check_name
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.nodes.fleet.fleet_parameters import FleetPlace
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host, Role
@@ -107,7 +107,7 @@ class RolePlace:
     """A system, the fleet that it takes part in, and the bytes of memory that it may use there."""
 
     system: str
-    fleet: str
+    fleet: FleetPlace
     memory_bytes: float
 
 
@@ -121,7 +121,8 @@ def coordinator_parameters() -> tuple[Parameter, ...]:
     return _once(system.planning for system in SYSTEMS.values())
 
 
-def read_roles(texts: Iterable[str], fleet: str, memory_bytes: float) -> tuple[RolePlace, ...]:
+def read_roles(texts: Iterable[str], fleet: FleetPlace, memory_bytes: float,
+               ) -> tuple[RolePlace, ...]:
     """
     Read which systems take part in which fleets.
 
@@ -141,7 +142,7 @@ def read_roles(texts: Iterable[str], fleet: str, memory_bytes: float) -> tuple[R
     return places
 
 
-def _role_place(text: str, fleet: str, memory_bytes: float) -> RolePlace:
+def _role_place(text: str, fleet: FleetPlace, memory_bytes: float) -> RolePlace:
     name, at, where = text.partition('@')
     if name not in SYSTEMS or not SYSTEMS[name].device:
         raise ValueError(f'parameter roles: there is no system {name!r}; there are '
@@ -150,7 +151,7 @@ def _role_place(text: str, fleet: str, memory_bytes: float) -> RolePlace:
         return RolePlace(name, fleet, memory_bytes)
     other, _, megabytes = where.partition(':')
     try:
-        return RolePlace(name, check_name(other), 1e6 * float(megabytes or 0))
+        return RolePlace(name, FleetPlace.parse(other), 1e6 * float(megabytes or 0))
     except ValueError as error:
         raise ValueError(f'parameter roles: {text!r} is not "name@fleet" or "name@fleet:MB": '
                          f'{error}') from None

@@ -1,0 +1,42 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp node` starts a node without ros2, with models of the folder it is called in."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+import shutil
+import sys
+
+from node_processes import own_domain, TESTS, TIMEOUT
+import pytest
+
+from intradp_ros.cli.main import main
+from intradp_ros.core.processes import Command, starter
+from intradp_ros.nodes import node_modules
+
+
+def test_a_node_starts_with_a_model_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / 'work'
+    folder.mkdir()
+    shutil.copy(TESTS / 'small_models.py', folder / 'my_nets.py')
+    with own_domain(tmp_path), starter(tmp_path / 'logs') as start:
+        os.environ['PYTHONPATH'] = os.environ['PYTHONPATH'].replace(str(TESTS), '')
+        script = f'import os, sys; os.chdir({str(folder)!r}); sys.argv[0] = "intradp"; ' \
+                 'from intradp_ros.cli.main import main; sys.exit(main())'
+        child = start(Command('node', [
+            sys.executable, '-c', script, 'node', 'offload_node', '--ros-args',
+            '-p', 'models:=["my_nets:dense 1x3x64x96 uint8"]']))
+        child.wait_for_line(r'.*my_nets:dense 1x3x64x96 uint8 as offload.*transport udp.*',
+                            TIMEOUT)
+        child.wait_for_line(r'.*: active$', TIMEOUT)
+        assert child.stop() == 0
+
+
+def test_an_unknown_node_is_refused_with_those_that_there_are(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(['node', 'no_node'])
+    said = capsys.readouterr().err
+    assert all(name in said for name in node_modules())
