@@ -15,9 +15,9 @@ from intradp_ros.systems.serving.service import parse_services, Service, Service
 from intradp_ros.systems.serving.service_table import exact_table, learnt, ServiceTable
 from intradp_ros.systems.serving.site_functions import PLAIN, site_functions
 from intradp_ros.systems.serving.site_kernels.dispatch import (
-    age_corrected,
     make_rows,
     note_sent,
+    slacks,
     splitmix,
 )
 from intradp_ros.systems.serving.streams import Stream, StreamError
@@ -150,7 +150,8 @@ def test_sites_are_drawn_by_slack():
             [PLAIN.choose_site(rows, 1, 0.1, visited, k, 0.05) for k in range(50)]
     for _ in range(10):
         note_sent(rows, 0, 1)
-    assert age_corrected(rows, 1, 0.05).tolist() == pytest.approx([0.06, 0.03, 0.15, 0.01])
+    slacks(rows, 1, 0.1, visited, 0.05)
+    assert rows.slack.tolist() == pytest.approx([0.04, 0.07, 0, 0])
 
 
 def test_drawn_numbers_are_even():

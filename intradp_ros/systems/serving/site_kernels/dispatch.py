@@ -27,7 +27,8 @@ class SiteRows(NamedTuple):
     By site and service as `seats.outlook` writes them: seconds until one more request would end
     (`ends`, infinite where the service is not), by which each request delays the next (`shares`),
     of one row alone (`least`).  By site: when the row was made (`made`, in the own clock), the
-    seconds of one way there (`hop`), and the seconds of work sent there since (`sent`).
+    seconds of one way there (`hop`), and the seconds of work sent there since (`sent`).  `slack`
+    is room for the kernels.
     """
 
     ends: Floats
@@ -36,19 +37,35 @@ class SiteRows(NamedTuple):
     made: Floats
     hop: Floats
     sent: Floats
+    slack: Floats
 
 
 def make_rows(sites: int, services: int) -> SiteRows:
     """Return rows of sites of which nothing has been heard."""
     shape = sites, services
     return SiteRows(np.full(shape, np.inf), np.zeros(shape), np.full(shape, np.inf),
-                    np.zeros(sites), np.zeros(sites), np.zeros(sites))
+                    np.zeros(sites), np.zeros(sites), np.zeros(sites), np.zeros(sites))
 
 
-def age_corrected(rows: SiteRows, service: int, now: float) -> Floats:
-    """Return, by site, the seconds after which one more request would end if it were there now."""
-    waited = rows.ends[:, service] - (now - rows.made)
-    return np.maximum(waited, rows.least[:, service]) + rows.sent
+def slacks(rows: SiteRows, service: int, remaining: float, visited: Flags, now: float) -> None:
+    """
+    Write, by site, the seconds that a request would have to spare there; 0 where it would be late.
+
+    A row is corrected by its age and by what was sent there since; both ways are taken off.
+    `visited` sites have 0.
+    """
+    left = rows.slack
+    np.subtract(now, rows.made, left)
+    np.subtract(rows.ends[:, service], left, left)
+    np.fmax(left, rows.least[:, service], left)
+    np.add(left, rows.sent, left)
+    np.add(left, rows.hop, left)
+    np.add(left, rows.hop, left)
+    np.subtract(remaining, left, left)
+    np.fmax(left, 0.0, left)
+    for site in range(len(visited)):
+        if visited[site]:
+            left[site] = 0.0
 
 
 def choose_site(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
@@ -59,13 +76,24 @@ def choose_site(rows: SiteRows, service: int, remaining: float, visited: Flags, 
     `visited` are the sites that it has been to, this one among them.  Equal numbers are drawn
     equally.
     """
-    slack = remaining - age_corrected(rows, service, now) - 2 * rows.hop
-    weights = np.where(visited | ~(slack >= 0), 0.0, slack + 1e-6)
-    sums = np.cumsum(weights)
-    if not sums[-1] > 0:
+    slacks(rows, service, remaining, visited, now)
+    return drawn_site(rows.slack, visited, number)
+
+
+def drawn_site(weights: Floats, visited: Flags, number: int) -> int:
+    """Draw a site by its weight; -1 where none has any."""
+    total = weights.sum()
+    if not total > 0.0:
         return -1
-    drawn = splitmix(number + int(np.sum(visited))) * sums[-1]
-    return min(int(np.searchsorted(sums, drawn, side='right')), len(sums) - 1)
+    left = splitmix(number * 8 + visited.sum()) * total
+    found = -1
+    for site in range(len(weights)):
+        if weights[site] > 0.0:
+            found = site
+            left -= weights[site]
+            if left < 0.0:
+                break
+    return found
 
 
 def note_sent(rows: SiteRows, site: int, service: int) -> None:

@@ -71,7 +71,7 @@ def take_seat(site: SiteArrays, asked: Asked, now: float) -> Seat:
         if place < 0:
             return _refusal(site, asked, now)
         fit = _displace(site, place, asked, now)
-    row = _insert(site, place, fit.spot, fit.at, asked)
+    row = insert(site, place, fit.spot, fit.at, asked)
     return Seat(site.executor_of[place], fit.spot // site.size[place], fit.end, row)
 
 
@@ -100,13 +100,13 @@ def start_batch(site: SiteArrays, executor: int, now: float) -> int:
         for k in range(count):
             row = site.queue[source, k]
             if site.deadline[row] <= now:
-                _end(site, row, LATE)
+                end_row(site, row, LATE)
                 continue
             site.state[row] = RUNNING
             site.place[row] = place
             site.batch[executor, taken] = row
             taken += 1
-        _leave_queue(site, source, 0, count, site.executor_of[source] == executor)
+        leave_queue(site, source, 0, count, site.executor_of[source] == executor)
         if taken > 0:
             site.batched[executor] = taken
             site.running[executor] = place
@@ -132,9 +132,9 @@ def end_batch(site: SiteArrays, executor: int, now: float) -> int:
         in_time = wanted and now <= site.deadline[row] + ROUNDING
         site.spent[site.service[row], 0 if in_time else 1] += share
         if wanted:
-            _end(site, row, IN_TIME if in_time else LATE)
+            end_row(site, row, IN_TIME if in_time else LATE)
         else:
-            _free(site, row)
+            release(site, row)
     site.batched[executor] = 0
     site.running[executor] = -1
     site.free_at[executor] = now
@@ -146,7 +146,7 @@ def withdraw(site: SiteArrays, row: int, now: float) -> bool:
     site.marks[ENDED] = 0
     if site.state[row] == SEATED:
         _unseat(site, row)
-        _end(site, row, CANCELLED)
+        end_row(site, row, CANCELLED)
         return True
     if site.state[row] == RUNNING:
         _over(site, row, CANCELLED)
@@ -162,8 +162,8 @@ def expire(site: SiteArrays, now: float) -> int:
         while k < site.queued[place]:
             row = site.queue[place, k]
             if site.deadline[row] + ROUNDING < now:
-                _leave_queue(site, place, k, 1, False)
-                _end(site, row, LATE)
+                leave_queue(site, place, k, 1, False)
+                end_row(site, row, LATE)
             else:
                 k += 1
     for executor in range(len(site.batched)):
@@ -182,15 +182,15 @@ def lose(site: SiteArrays, executor: int, now: float) -> int:
         if site.executor_of[place] == executor:
             while site.queued[place] > 0:
                 row = site.queue[place, 0]
-                _leave_queue(site, place, 0, 1, False)
-                _end(site, row, LET_GO)
+                leave_queue(site, place, 0, 1, False)
+                end_row(site, row, LET_GO)
     for k in range(site.batched[executor]):
         row = site.batch[executor, k]
         site.spent[site.service[row], 1] += (now - site.began[executor]) / site.batched[executor]
         if site.state[row] == RUNNING:
-            _end(site, row, LET_GO)
+            end_row(site, row, LET_GO)
         else:
-            _free(site, row)
+            release(site, row)
     site.batched[executor] = 0
     site.running[executor] = -1
     site.free_at[executor] = now
@@ -455,7 +455,7 @@ def _displace(site: SiteArrays, place: int, asked: Asked, now: float) -> Fit:
             if site.priority[row] < asked.priority and (worst < 0 or _after(site, row, worst)):
                 worst = row
         _unseat(site, worst)
-        _end(site, worst, LET_GO)
+        end_row(site, worst, LET_GO)
         fit = _fit(site, place, asked, now, False)
     return fit
 
@@ -492,7 +492,7 @@ def _in_time_here(site: SiteArrays, place: int, source: int, now: float) -> bool
     return in_time
 
 
-def _insert(site: SiteArrays, place: int, index: int, at: int, asked: Asked) -> int:
+def insert(site: SiteArrays, place: int, index: int, at: int, asked: Asked) -> int:
     """Put a request into a queue, with a new slot before slot `at` where one is needed."""
     executor = site.executor_of[place]
     if at >= 0:
@@ -519,13 +519,13 @@ def _unseat(site: SiteArrays, row: int) -> None:
     place = site.place[row]
     for k in range(site.queued[place]):
         if site.queue[place, k] == row:
-            _leave_queue(site, place, k, 1, False)
+            leave_queue(site, place, k, 1, False)
             return
 
 
-def _leave_queue(site: SiteArrays, place: int, index: int, count: int, starts: bool) -> None:
+def leave_queue(site: SiteArrays, place: int, index: int, count: int, starts: bool) -> None:
     """
-    Remove rows of a queue, and the slots that it does not need any more.
+    Remove rows of a queue, and the slots that it does not need any more; their state stays.
 
     That is the first of its slots where it `starts`; else the last ones, so that all others move
     forward.
@@ -547,9 +547,10 @@ def _leave_queue(site: SiteArrays, place: int, index: int, count: int, starts: b
         site.slotted[executor] -= 1
 
 
-def _end(site: SiteArrays, row: int, fate: int) -> None:
+def end_row(site: SiteArrays, row: int, fate: int) -> None:
+    """List a row as ended, and free it."""
     _list_ended(site, row, fate)
-    _free(site, row)
+    release(site, row)
 
 
 def _over(site: SiteArrays, row: int, fate: int) -> None:
@@ -564,7 +565,8 @@ def _list_ended(site: SiteArrays, row: int, fate: int) -> None:
     site.marks[ENDED] += 1
 
 
-def _free(site: SiteArrays, row: int) -> None:
+def release(site: SiteArrays, row: int) -> None:
+    """Free a row."""
     site.state[row] = FREE
     site.free[site.marks[FREE_ROWS]] = row
     site.marks[FREE_ROWS] += 1
