@@ -1,0 +1,382 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The simulator: sites, their executors and links, and the functions of the live gateways.
+
+Chance follows from the numbers of requests, so what was recorded live meets
+the same chance again, and policies are compared on equal draws.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+import math
+from typing import Any
+
+import numpy as np
+
+from intradp_ros.core.numba_compile import machine_code
+from intradp_ros.systems.serving import policy_kernels, world_kernels
+from intradp_ros.systems.serving.arrivals import Arrivals
+from intradp_ros.systems.serving.oracle import bound
+from intradp_ros.systems.serving.site_arrays import (
+    CANCELLED,
+    Floats,
+    IN_TIME,
+    Ints,
+    LATE,
+    make_site,
+    Place,
+    REFUSED,
+    SiteArrays,
+)
+from intradp_ros.systems.serving.site_functions import MODULES
+from intradp_ros.systems.serving.site_kernels.dispatch import MAX_HOPS
+from intradp_ros.systems.serving.world_kernels import (
+    Behaviour,
+    Events,
+    HISTORY,
+    Network,
+    NOWHERE,
+    Requests,
+    SEATS,
+    SLACK,
+    State,
+)
+
+#: Above so many sites the rows of all, held by each, would need gigabytes.
+MAX_SITES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """
+    How requests are admitted and where they go; the numbers are those of `world_kernels`.
+
+    `on_demand`: services are loaded when they are asked for, in place of those that were not
+    asked for longest.  `delay`: seconds until a centre has decided.
+    """
+
+    name: str
+    admission: int = SEATS
+    choice: int = SLACK
+    delay: float = 0.0
+    on_demand: bool = False
+
+
+#: What stands in the arrays of a site for places and executors that only larger sites have.
+FILL = {'service_of': -1, 'size': 1, 'ready': math.inf, 'seconds': math.inf, 'running': -1}
+
+OURS = Policy('seats, drawn by slack')
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSite:
+    """Executors, and services on them; `actual` mean seconds by place where not the promised."""
+
+    executors: int
+    places: tuple[Place, ...]
+    actual: tuple[tuple[float, ...], ...] = ()
+    room: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class World:
+    """
+    Sites that are joined.
+
+    `hop[i, j]`: seconds one way.  Rows are made every `period` seconds; `lag[i, j]`: how old they
+    are when they come to i from j, the hop where not given.  `spread`: relative deviation of the
+    seconds of batches (lognormal).  `transfer[s]`: seconds of a request's bytes of service s in
+    each hop.  `newest`: services whose newer frames replace waiting ones.  `nbytes`, `load`:
+    memory and seconds to load a service, for policies that load on demand.
+    """
+
+    sites: tuple[SimulatedSite, ...]
+    services: int
+    hop: Floats
+    period: float = 0.1
+    lag: Floats | None = None
+    spread: float = 0.0
+    transfer: tuple[float, ...] = ()
+    newest: frozenset[int] = frozenset()
+    nbytes: tuple[float, ...] = ()
+    load: tuple[float, ...] = ()
+
+    @property
+    def executors(self) -> int:
+        """Return how many executors all sites have."""
+        return sum(site.executors for site in self.sites)
+
+    def seconds(self) -> tuple[tuple[float, ...], ...]:
+        """Return, by service and rows, the least mean seconds of a batch anywhere."""
+        found: list[list[float]] = [[] for _ in range(self.services)]
+        for site in self.sites:
+            for place, times in zip(site.places, site.actual or
+                                    [place.seconds for place in site.places]):
+                own = found[place.service]
+                own += [math.inf] * (place.size - len(own))
+                for b, time in enumerate(times[:place.size]):
+                    own[b] = min(own[b], time)
+        return tuple(tuple(row) if row else (math.inf,) for row in found)
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """
+    What became of each request.
+
+    By request: `fate` (as in `site_arrays`), `why` it was refused, `finish` (when its answer is
+    back, or its refusal), `predicted` finish, the `site` that had it last, `hops` and its
+    `path`, rows of its `batch`.  `spent[service]`: seconds of executors for answers in time, and
+    for nobody.
+    """
+
+    arrivals: Arrivals
+    fate: Ints
+    why: Ints
+    finish: Floats
+    predicted: Floats
+    site: Ints
+    hops: Ints
+    path: Ints
+    batch: Ints
+    spent: Floats
+    events: Ints
+
+    @property
+    def in_time(self) -> int:
+        """Return how many were answered in time."""
+        return int((self.fate == IN_TIME).sum())
+
+    @property
+    def late(self) -> int:
+        """Return how many were taken, and answered late or not at all."""
+        return int((self.fate == LATE).sum())
+
+    @property
+    def refused(self) -> int:
+        """Return how many were refused at once, or let go."""
+        return int((self.fate == REFUSED).sum())
+
+    @property
+    def cancelled(self) -> int:
+        """Return how many were replaced by a newer frame."""
+        return int((self.fate == CANCELLED).sum())
+
+    @property
+    def span(self) -> float:
+        """Return the seconds from the first request to the last."""
+        return float(self.arrivals.time[-1] - self.arrivals.time[0]) if len(self.fate) else 0.0
+
+    @property
+    def goodput(self) -> float:
+        """Return the requests answered in time in a second."""
+        return self.in_time / self.span if self.span else 0.0
+
+    @property
+    def share(self) -> float:
+        """Return the share of all requests that were answered in time."""
+        return self.in_time / max(1, len(self.fate))
+
+    @property
+    def late_share(self) -> float:
+        """Return the share of those taken that were late."""
+        return self.late / max(1, self.late + self.in_time)
+
+    @property
+    def seconds(self) -> Floats:
+        """Return the seconds from request to answer, of those in time."""
+        mine = self.fate == IN_TIME
+        return np.asarray(self.finish[mine] - self.arrivals.time[mine])
+
+    def quantile(self, share: float) -> float:
+        """Return seconds within which that share of the answers in time came."""
+        return float(np.quantile(self.seconds, share)) if self.in_time else math.nan
+
+    @property
+    def transfers(self) -> int:
+        """Return how often requests went from one site to another."""
+        return int(self.hops.sum())
+
+    @property
+    def wasted(self) -> int:
+        """Return the transfers of requests that were not answered in time."""
+        return int(self.hops[self.fate != IN_TIME].sum())
+
+    def fates(self, service: int | None = None) -> dict[str, int]:
+        """Return how many had each fate; they sum up to the requests."""
+        mine = self.fate if service is None else self.fate[self.arrivals.service == service]
+        return {name: int((mine == fate).sum()) for name, fate in (
+            ('in_time', IN_TIME), ('late', LATE), ('refused', REFUSED),
+            ('cancelled', CANCELLED))}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A site that is gone from `start` to `stop`, seconds of the clock of the arrivals."""
+
+    site: int
+    start: float
+    stop: float
+
+
+def replay(world: World, arrivals: Arrivals, policy: Policy = OURS,
+           faults: Sequence[Fault] = (), compiled: bool = True) -> Report:
+    """
+    Play all requests; equal worlds, requests and policies give equal reports.
+
+    Raises
+    ------
+    ValueError
+        If requests name sites or services that are not there, or there are too many sites.
+
+    """
+    _check(world, arrivals)
+    stacked, behaviour, state = _sites(world, arrivals, policy)
+    lag = world.hop if world.lag is None else world.lag
+    network = Network(np.ascontiguousarray(world.hop, float), np.ascontiguousarray(lag, float),
+                      np.array([*world.transfer, *(0.0,) * world.services][:world.services]),
+                      world.period)
+    q = _requests(arrivals)
+    gone = np.array([(f.start, f.stop, f.site) for f in faults], float).reshape(-1, 3)
+    run = _runner() if compiled else world_kernels.run
+    most = 2 * len(q.time) + (len(gone) + len(world.sites)) * (2 + stacked.alive.shape[1])
+    waiting = Events(np.zeros(most), np.zeros((most, 3), np.int64), np.zeros(1, np.int64))
+    events = run(q, stacked, network, behaviour, state, gone, waiting)
+    return Report(arrivals, q.fate, q.why, q.finish, q.predicted, q.at, q.hops, q.path,
+                  q.batch, np.asarray(stacked.spent.sum(0)), np.array(events))
+
+
+def most(world: World, arrivals: Arrivals) -> int:
+    """Return how many requests no policy can exceed, as `oracle.bound` says."""
+    holders = [float(sum(len({p.executor for p in site.places if p.service == s})
+                         for site in world.sites)) for s in range(world.services)]
+    return bound(arrivals.time, arrivals.deadline, arrivals.service, world.seconds(),
+                 world.executors, holders)
+
+
+def capacity(world: World) -> float:
+    """Return the sum of full batches' rates, each executor running its best service."""
+    found = 0.0
+    for site in world.sites:
+        for executor in range(site.executors):
+            found += max((p.size / p.seconds[p.size - 1] for p in site.places
+                          if p.executor == executor), default=0.0)
+    return found
+
+
+def even_hops(sites: int, seconds: float) -> Floats:
+    """Return hops of the same seconds between all sites."""
+    return np.where(np.eye(sites, dtype=bool), 0.0, seconds)
+
+
+def ring_lags(sites: int, period: float, hop: float = 0.0) -> Floats:
+    """Return how old rows are that go round a ring, one site further in each period."""
+    apart = np.abs(np.arange(sites)[:, None] - np.arange(sites))
+    steps = np.minimum(apart, sites - apart)
+    return np.asarray(np.maximum(0, steps - 1) * period + np.minimum(steps, 1) * hop)
+
+
+def _check(world: World, arrivals: Arrivals) -> None:
+    sites = len(world.sites)
+    if not 1 <= sites <= MAX_SITES:
+        raise ValueError(f'1 to {MAX_SITES} sites can be played, not {sites}')
+    if world.hop.shape != (sites, sites) or (world.hop < 0).any():
+        raise ValueError(f'hops of {sites} sites are {sites} x {sites} seconds, none below 0')
+    if not len(arrivals.time):
+        return
+    for name, values, count in (('site', arrivals.site, sites),
+                                ('service', arrivals.service, world.services)):
+        if not 0 <= values.min() <= values.max() < count:
+            raise ValueError(f'a request names a {name} that is not among the {count}')
+    if (np.diff(arrivals.time) < 0).any():
+        raise ValueError('requests come in the order of their time')
+
+
+def _requests(a: Arrivals) -> Requests:
+    count = len(a.time)
+
+    def ints(value: int = 0) -> Ints:
+        return np.full(count, value, np.int64)
+
+    return Requests(
+        a.time, a.site, a.service, a.deadline, a.priority, a.stream, a.number, ints(-1), ints(-1),
+        np.full(count, np.inf), np.full(count, np.inf), a.site.copy(), ints(-1), ints(),
+        np.zeros(count), ints(), np.zeros((count, MAX_HOPS + 1), np.int64))
+
+
+def _waiting(world: World, a: Arrivals) -> int:
+    """Return how many requests can wait at once: those that came within the longest deadline."""
+    if not len(a.time):
+        return 1
+    until = np.searchsorted(a.time, a.time + a.remaining.max(), 'right')
+    return int(min(1 << 14, (until - np.arange(len(until))).max() + 1))
+
+
+def _sites(world: World, a: Arrivals, policy: Policy) -> tuple[SiteArrays, Behaviour, State]:
+    """Return the arrays of all sites, each filled up to the largest."""
+    queue = _waiting(world, a)
+    most = max((p.size for site in world.sites for p in site.places), default=1)
+    executors = max(site.executors for site in world.sites)
+    places = max(1, *(len(site.places) for site in world.sites))
+    rows = min(queue, 1 << 14) + executors * most + 1
+    single = [make_site(site.places, site.executors, world.services, rows, queue)
+              for site in world.sites]
+    stacked = SiteArrays(*(_stacked(columns, FILL.get(name, 0)) for name, columns in
+                           zip(SiteArrays._fields, zip(*single))))
+    if policy.on_demand:
+        stacked.ready[:] = np.inf
+    actual = np.full((len(single), places, most + 1), np.inf)
+    room = np.full((len(single), executors), np.inf)
+    for i, site in enumerate(world.sites):
+        for k, place in enumerate(site.places):
+            times = site.actual[k] if site.actual else place.seconds
+            actual[i, k, 1:place.size + 1] = times[:place.size]
+        room[i, :len(site.room)] = site.room
+    newest = np.zeros(world.services, bool)
+    newest[list(world.newest)] = True
+    spread = math.sqrt(math.log1p(world.spread**2))
+
+    def by_service(values: tuple[float, ...]) -> Floats:
+        return np.array([*values, *(0.0,) * world.services][:world.services])
+
+    behaviour = Behaviour(policy.admission, policy.choice, actual, spread, newest, policy.delay,
+                          policy.on_demand, by_service(world.nbytes), by_service(world.load), room)
+    return stacked, behaviour, _state(len(single), world.services, rows, places, executors, a,
+                                      policy.choice == NOWHERE)
+
+
+def _stacked(columns: Sequence[Any], fill: float) -> Any:
+    """Return arrays as one, the smaller ones filled up."""
+    shape = np.max([one.shape for one in columns], axis=0)
+    found = np.full((len(columns), *shape), fill, columns[0].dtype)
+    for row, one in zip(found, columns):
+        row[tuple(slice(n) for n in one.shape)] = one
+    return found
+
+
+def _state(sites: int, services: int, rows: int, places: int, executors: int, a: Arrivals,
+           alone: bool) -> State:
+    views = (1 if alone else sites, sites, services)
+    past = (sites, HISTORY, services)
+    streams = int(a.stream.max(initial=-1)) + 1
+    return State(
+        np.full((sites, rows), -1, np.int64), np.full(views, np.inf), np.zeros(views),
+        np.full(views, np.inf), np.zeros(views[:2]), np.zeros(views[:2]),
+        np.full(views[:2], -1, np.int64), np.full(past, np.inf), np.zeros(past),
+        np.full(past, np.inf), np.zeros(past[:2]), np.zeros(past[:2]), np.zeros(sites, np.int64),
+        np.zeros(sites), np.arange(sites, dtype=np.int64).reshape(-1, 1).copy(),
+        np.full(max(1, streams), -1, np.int64), np.full((sites, places), -np.inf),
+        np.ones(sites, np.int64), np.full((sites, executors), np.inf), np.zeros(1, np.int64),
+        np.zeros(sites, bool), np.zeros(sites), np.zeros(sites))
+
+
+@cache
+def _runner() -> Callable[..., Any]:
+    """Return the loop: machine code, or plain where numba is not installed."""
+    compiled = machine_code((*MODULES, policy_kernels, world_kernels), (world_kernels.run,),
+                            inline=False, allocates=False)
+    return compiled[0] if compiled else world_kernels.run

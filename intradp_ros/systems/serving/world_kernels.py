@@ -1,0 +1,546 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The event loop of the simulator: the sites' own functions on all rows, in model time.
+
+Chance follows from the numbers of requests alone, so that equal requests meet
+equal chance under every policy.
+"""
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from intradp_ros.systems.serving import policy_kernels
+from intradp_ros.systems.serving.site_arrays import (
+    Asked,
+    CANCELLED,
+    ENDED,
+    Floats,
+    Ints,
+    LET_GO,
+    REFUSED,
+    SEATED,
+    SiteArrays,
+    TOO_LATE,
+)
+from intradp_ros.systems.serving.site_kernels import dispatch, seats
+from intradp_ros.systems.serving.site_kernels.dispatch import Flags, MAX_HOPS, SiteRows
+
+#: How requests are admitted: seats; the earliest deadline first; all, in their order.
+SEATS, BY_DEADLINE, ALL = range(3)
+#: How the next site is chosen: none; in turn; Eq. 1; by slack, drawn; the best of old rows; by a
+#: centre that knows all sites, after a delay.
+NOWHERE, IN_TURN, IDLE_GOODPUT, SLACK, BEST, CENTRE = range(6)
+#: Of events: a batch ends, a site makes its row, a request arrives at a site, a place is ready, a
+#: centre decides, a site is gone, a site is back.
+BATCH, ROW, HOP, READY, DECIDE, GONE, BACK = range(7)
+#: Rows that are kept of each site.
+HISTORY = 64
+#: Why a request got no answer, in addition to the reasons of a seat.
+HOPS_EXCEEDED, NO_SITE, SITE_LOST = range(16, 19)
+
+
+class Requests(NamedTuple):
+    """
+    Requests in the order of their time, and what becomes of each.
+
+    `deadline`: by when the answer is due at the first site.  `at`, `row`: where it is now.
+    `back`: seconds of the way back from there.  `fate`: -1 as long as it is open.
+    """
+
+    time: Floats
+    home: Ints
+    service: Ints
+    deadline: Floats
+    priority: Ints
+    stream: Ints
+    number: Ints
+    fate: Ints
+    why: Ints
+    finish: Floats
+    predicted: Floats
+    at: Ints
+    row: Ints
+    hops: Ints
+    back: Floats
+    batch: Ints
+    path: Ints
+
+
+class Network(NamedTuple):
+    """
+    What joins the sites.
+
+    `hop[i, j]` seconds one way; rows are made every `period` seconds and are `lag[i, j]` seconds
+    old when they arrive at i from j.  `due`: seconds of an answer of each service on the way to
+    the site, in addition to the hop (its bytes).
+    """
+
+    hop: Floats
+    lag: Floats
+    bytes_: Floats
+    period: float
+
+
+class Behaviour(NamedTuple):
+    """
+    What decides, and how executors behave.
+
+    `actual[i, place, b]`: mean seconds of batches, of which single ones differ by the factor
+    exp(`spread` z).  `newest[s]`: newer frames of a stream replace waiting ones.  `centre`:
+    seconds until a centre has decided.  `nbytes[s]`, `load[s]`, `room[i, executor]`: memory, where
+    services are loaded on demand (`on_demand`).
+    """
+
+    admission: int
+    choice: int
+    actual: Floats
+    spread: float
+    newest: Flags
+    centre: float
+    on_demand: bool
+    nbytes: Floats
+    load: Floats
+    room: Floats
+
+
+class State(NamedTuple):
+    """
+    What changes beside the sites.
+
+    `request[i, row]`; by receiver the rows of all sites (`ends` to `sent`, as in `SiteRows`), and
+    `version[i, j]` of the row of j that i has.  The last rows of each site (`past_...`), how many
+    it has made (`versions`), the seconds of work it `accepted` since the last, `turn` of round
+    robin, the `newest` request of each stream, `used[i, place]`: when a place was last asked for,
+    `ends_at[i, executor]`: when its batch really ends.  `visited`, `idle` and `slack` are room.
+    """
+
+    request: Ints
+    ends: Floats
+    shares: Floats
+    least: Floats
+    made: Floats
+    sent: Floats
+    version: Ints
+    past_ends: Floats
+    past_shares: Floats
+    past_least: Floats
+    past_made: Floats
+    past_idle: Floats
+    versions: Ints
+    accepted: Floats
+    turn: Ints
+    newest: Ints
+    used: Floats
+    alive: Ints
+    ends_at: Floats
+    open_: Ints
+    visited: Flags
+    idle: Floats
+    slack: Floats
+
+
+class Events(NamedTuple):
+    """
+    What is to happen, as a heap: `time`, and `what`: kind and two numbers; `size` are there.
+
+    Arrays, since what numba does not allocate it does not count.
+    """
+
+    time: Floats
+    what: Ints
+    size: Ints
+
+
+def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, faults: Floats,
+        events: Events) -> int:
+    """Play all requests; `faults` has rows of start, stop, site; return the events played."""
+    sites, count = len(w.versions), len(q.time)
+    if count == 0:
+        return 0
+    for site in range(sites):
+        _make_row(stacked, n, w, site, q.time[0])
+        if b.choice != NOWHERE and b.choice != CENTRE:
+            push(events, q.time[0] + n.period * (site + 1) / sites, ROW, site, 0)
+    for k in range(len(faults)):
+        push(events, faults[k, 0], GONE, int(faults[k, 2]), 0)
+        push(events, faults[k, 1], BACK, int(faults[k, 2]), 0)
+    w.open_[0] = count
+    following, played = 0, 0
+    while w.open_[0] > 0:
+        played += 1
+        if events.size[0] == 0 or following < count and q.time[following] < events.time[0]:
+            r = following
+            following += 1
+            _arrive(q, stacked, n, b, w, events, r, q.home[r], q.time[r], True)
+            continue
+        now = events.time[0]
+        kind, first, second = events.what[0, 0], events.what[0, 1], events.what[0, 2]
+        pop(events)
+        if kind == BATCH:
+            _end(q, stacked, n, b, w, events, first, second, now)
+        elif kind == ROW:
+            _make_row(stacked, n, w, first, now)
+            push(events, now + n.period, ROW, first, 0)
+        elif kind == HOP:
+            if q.fate[first] < 0:
+                _arrive(q, stacked, n, b, w, events, first, second, now, False)
+        elif kind == READY:
+            _start(q, stacked, b, w, events, first, second, now)
+        elif kind == DECIDE:
+            _decide(q, stacked, n, b, w, events, first, now)
+        elif kind == GONE:
+            _gone(q, stacked, n, b, w, events, first, now)
+        else:
+            w.alive[first] = 1
+            for executor in range(stacked.alive.shape[1]):
+                stacked.alive[first, executor] = 1
+                stacked.free_at[first, executor] = now
+    return played
+
+
+def push(events: Events, time: float, kind: int, first: int, second: int) -> None:
+    """Let something happen at a time."""
+    k = events.size[0]
+    events.size[0] += 1
+    events.time[k], events.what[k, 0], events.what[k, 1], events.what[k, 2] = \
+        time, kind, first, second
+    while k > 0 and _earlier(events, k, (k - 1) // 2):
+        _swap(events, k, (k - 1) // 2)
+        k = (k - 1) // 2
+
+
+def pop(events: Events) -> None:
+    """Remove what happens first."""
+    events.size[0] -= 1
+    count, k = events.size[0], 0
+    _swap(events, 0, count)
+    while 2 * k + 1 < count:
+        least = 2 * k + 1
+        if least + 1 < count and _earlier(events, least + 1, least):
+            least += 1
+        if not _earlier(events, least, k):
+            return
+        _swap(events, k, least)
+        k = least
+
+
+def _earlier(events: Events, a: int, b: int) -> bool:
+    """Return whether something comes before something else; numbers decide between equal times."""
+    if events.time[a] != events.time[b]:
+        return bool(events.time[a] < events.time[b])
+    for k in range(3):
+        if events.what[a, k] != events.what[b, k]:
+            return bool(events.what[a, k] < events.what[b, k])
+    return False
+
+
+def _swap(events: Events, a: int, b: int) -> None:
+    events.time[a], events.time[b] = events.time[b], events.time[a]
+    for k in range(3):
+        events.what[a, k], events.what[b, k] = events.what[b, k], events.what[a, k]
+
+
+def one_site(s: SiteArrays, i: int) -> SiteArrays:
+    """Return the arrays of one of several sites."""
+    return SiteArrays(
+        s.number[i], s.service[i], s.deadline[i], s.priority[i], s.place[i], s.state[i],
+        s.fate[i], s.doomed[i], s.free[i], s.ended[i], s.marks[i], s.executor_of[i],
+        s.service_of[i], s.size[i], s.ready[i], s.seconds[i], s.queue[i], s.queued[i], s.turn[i],
+        s.kept[i], s.alive[i], s.running[i], s.began[i], s.free_at[i], s.batch[i], s.batched[i],
+        s.slots[i], s.slotted[i], s.spent[i])
+
+
+def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+            r: int, i: int, now: float, first: bool) -> None:
+    """Let a request be seated at a site, forwarded, or refused."""
+    if first and b.choice == CENTRE:
+        push(events, now + b.centre, DECIDE, r, 0)
+        return
+    q.at[r] = i
+    if first:
+        q.path[r, 0] = i
+        if q.stream[r] >= 0:
+            if b.newest[q.service[r]]:
+                _replace(q, stacked, w, r, now)
+            w.newest[q.stream[r]] = r
+    if not w.alive[i]:
+        q.why[r] = SITE_LOST
+        _back_to_sender(q, n, b, w, events, r, i, now)
+        return
+    site = one_site(stacked, i)
+    if b.spread > 0.0:
+        seats.expire(site, now)
+        _ended(q, stacked, n, b, w, events, i, now)
+    if b.on_demand:
+        _load(stacked, b, w, events, i, q.service[r], now)
+    asked = Asked(q.number[r], q.service[r], q.deadline[r] - q.back[r], q.priority[r])
+    if b.admission == SEATS:
+        seat = seats.take_seat(site, asked, now)
+    elif b.admission == BY_DEADLINE:
+        seat = policy_kernels.take_by_deadline(site, asked, now)
+    else:
+        seat = policy_kernels.take_all(site, asked, now)
+    _ended(q, stacked, n, b, w, events, i, now)  # before a row that was let go is used anew
+    if seat.executor >= 0:
+        w.request[i, seat.row] = r
+        q.row[r] = seat.row
+        q.predicted[r] = seat.finish + q.back[r]
+        place = site.place[seat.row]
+        w.accepted[i] += site.seconds[place, site.size[place]] / site.size[place]
+        _start(q, stacked, b, w, events, i, seat.executor, now)
+    else:
+        q.why[r] = seat.batch
+        _forward(q, n, b, w, events, r, i, now)
+
+
+def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r: int, i: int,
+             now: float) -> None:
+    """Send a request on, or refuse it."""
+    if b.choice == NOWHERE or b.choice == CENTRE or q.why[r] == TOO_LATE:
+        _refuse(q, w, r, q.why[r], now)
+        return
+    if q.hops[r] >= MAX_HOPS:
+        _refuse(q, w, r, HOPS_EXCEEDED, now)
+        return
+    sites, service = len(w.versions), q.service[r]
+    _hear(n, w, i, service, now)
+    visited = w.visited
+    visited[:] = False
+    for k in range(q.hops[r] + 1):
+        visited[q.path[r, k]] = True
+    rows = SiteRows(w.ends[i], w.shares[i], w.least[i], w.made[i], n.hop[i], w.sent[i],
+                    w.slack)
+    remaining = q.deadline[r] - q.back[r] - now
+    target = -1
+    if b.choice == SLACK:
+        target = dispatch.choose_site(rows, service, remaining, visited, q.number[r], now)
+    elif b.choice == IN_TURN:
+        target = policy_kernels.choose_next(rows, service, remaining, visited, w.turn[i])
+    elif b.choice == IDLE_GOODPUT:
+        for j in range(sites):
+            w.idle[j] = w.past_idle[j, w.version[i, j] % HISTORY]
+        target = policy_kernels.choose_idle(rows, service, remaining, visited, w.idle, q.number[r],
+                                            now)
+    else:
+        target = policy_kernels.choose_best(rows, service, remaining, visited, now)
+    if target < 0:
+        _refuse(q, w, r, NO_SITE if q.hops[r] == 0 else q.why[r], now)
+        return
+    dispatch.note_sent(rows, target, service)
+    q.hops[r] += 1
+    q.path[r, q.hops[r]] = target
+    q.back[r] += n.hop[target, i]
+    push(events, now + n.hop[i, target] + n.bytes_[service], HOP, r, target)
+
+
+def _hear(n: Network, w: State, i: int, service: int, now: float) -> None:
+    """Take the newest rows that have arrived at a site."""
+    for j in range(len(w.versions)):
+        newest = w.versions[j] - 1
+        oldest = max(0, w.versions[j] - HISTORY, w.version[i, j])
+        k = newest
+        while k > oldest and w.past_made[j, k % HISTORY] + n.lag[i, j] > now:
+            k -= 1
+        if k > w.version[i, j]:
+            w.version[i, j] = k
+            w.sent[i, j] = 0.0
+            for s in range(w.ends.shape[2]):
+                w.ends[i, j, s] = w.past_ends[j, k % HISTORY, s]
+                w.shares[i, j, s] = w.past_shares[j, k % HISTORY, s]
+                w.least[i, j, s] = w.past_least[j, k % HISTORY, s]
+            w.made[i, j] = w.past_made[j, k % HISTORY]
+
+
+def _make_row(stacked: SiteArrays, n: Network, w: State, i: int, now: float) -> None:
+    """Write what others need to know of a site."""
+    if not w.alive[i]:
+        return
+    k = w.versions[i] % HISTORY
+    seats.outlook(one_site(stacked, i), now, w.past_ends[i, k], w.past_shares[i, k],
+                  w.past_least[i, k])
+    executors = 0.0
+    for executor in range(stacked.alive.shape[1]):
+        executors += stacked.alive[i, executor]
+    w.past_idle[i, k] = executors * n.period - w.accepted[i]
+    w.accepted[i] = 0.0
+    w.past_made[i, k] = now
+    w.versions[i] += 1
+
+
+def _refuse(q: Requests, w: State, r: int, why: int, now: float) -> None:
+    q.fate[r] = REFUSED
+    q.why[r] = why
+    q.finish[r] = now + q.back[r]
+    w.open_[0] -= 1
+
+
+def _ended(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+           i: int, now: float) -> None:
+    """Note the fates of rows that the newest call ended; forward what was let go."""
+    count = stacked.marks[i, ENDED]
+    if count == 0:
+        return
+    stacked.marks[i, ENDED] = 0
+    for k in range(count):
+        row = stacked.ended[i, k]
+        r = w.request[i, row]
+        if stacked.fate[i, row] == LET_GO:
+            _forward(q, n, b, w, events, r, i, now)
+        else:
+            q.fate[r] = stacked.fate[i, row]
+            q.finish[r] = now + q.back[r]
+            w.open_[0] -= 1
+
+
+def _start(q: Requests, stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int,
+           executor: int, now: float) -> None:
+    """Let a free executor begin its next batch."""
+    site = one_site(stacked, i)
+    if b.admission == SEATS:
+        count = seats.start_batch(site, executor, now)
+    else:
+        count = policy_kernels.start_shrunk(site, executor, now, b.admission == BY_DEADLINE)
+    for k in range(site.marks[ENDED]):
+        r = w.request[i, site.ended[k]]
+        q.fate[r] = site.fate[site.ended[k]]
+        q.finish[r] = now + q.back[r]
+        w.open_[0] -= 1
+    if count == 0:
+        return
+    seconds = b.actual[i, site.running[executor], count]
+    if b.spread > 0.0:
+        seconds *= math.exp(b.spread * _normal(site.number[site.batch[executor, 0]])
+                            - b.spread * b.spread / 2)
+    for k in range(count):
+        q.batch[w.request[i, site.batch[executor, k]]] = count
+    w.ends_at[i, executor] = now + seconds
+    push(events, now + seconds, BATCH, i, executor)
+
+
+def _end(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+         i: int, executor: int, now: float) -> None:
+    site = one_site(stacked, i)
+    if site.running[executor] < 0 or now != w.ends_at[i, executor]:
+        return  # of a site that was gone meanwhile
+    if b.spread > 0.0:
+        seats.expire(site, now)
+        _ended(q, stacked, n, b, w, events, i, now)
+    seats.end_batch(site, executor, now)
+    _ended(q, stacked, n, b, w, events, i, now)
+    _start(q, stacked, b, w, events, i, executor, now)
+
+
+def _replace(q: Requests, stacked: SiteArrays, w: State, r: int, now: float) -> None:
+    """Withdraw the older frame of a stream that still waits at the same site."""
+    older = w.newest[q.stream[r]]
+    if older < 0 or q.fate[older] >= 0 or q.at[older] != q.home[r] or q.row[older] < 0:
+        return
+    i, row = q.at[older], q.row[older]
+    if stacked.state[i, row] == SEATED and w.request[i, row] == older:
+        seats.withdraw(one_site(stacked, i), row, now)
+        stacked.marks[i, ENDED] = 0
+        q.fate[older] = CANCELLED
+        q.finish[older] = now
+        w.open_[0] -= 1
+
+
+def _load(stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int, service: int,
+          now: float) -> None:
+    """Load a service that a site lacks where most was not asked for longest (LRU)."""
+    best, oldest = -1, math.inf
+    for place in range(stacked.service_of.shape[1]):
+        if stacked.service_of[i, place] != service:
+            continue
+        if stacked.ready[i, place] < math.inf:
+            w.used[i, place] = now
+            return
+        executor = stacked.executor_of[i, place]
+        newest = -math.inf
+        for other in range(stacked.service_of.shape[1]):
+            if stacked.executor_of[i, other] == executor and stacked.ready[i, other] < math.inf:
+                newest = max(newest, w.used[i, other])
+        if newest < oldest:
+            best, oldest = place, newest
+    if best < 0:
+        return
+    executor = stacked.executor_of[i, best]
+    room = b.room[i, executor] - b.nbytes[service]
+    for other in range(stacked.service_of.shape[1]):
+        if stacked.executor_of[i, other] == executor and stacked.ready[i, other] < math.inf:
+            room -= b.nbytes[stacked.service_of[i, other]]
+    while room < 0:
+        out, oldest = -1, math.inf
+        for other in range(stacked.service_of.shape[1]):
+            if stacked.executor_of[i, other] == executor and stacked.ready[i, other] <= now \
+                    and stacked.queued[i, other] == 0 and w.used[i, other] < oldest:
+                out, oldest = other, w.used[i, other]
+        if out < 0:
+            return
+        stacked.ready[i, out] = math.inf
+        room += b.nbytes[stacked.service_of[i, out]]
+    w.used[i, best] = now
+    stacked.ready[i, best] = now + b.load[service]
+    push(events, now + b.load[service], READY, i, executor)
+
+
+def _decide(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+            r: int, now: float) -> None:
+    """Send a request from the centre to the site where it ends first."""
+    home, service = q.home[r], q.service[r]
+    sites = len(w.versions)
+    best, first = home, math.inf
+    for j in range(sites):
+        if not w.alive[j]:
+            continue
+        seats.outlook(one_site(stacked, j), now, w.past_ends[j, 0], w.past_shares[j, 0],
+                      w.past_least[j, 0])
+        ends = max(w.past_ends[j, 0, service], n.hop[home, j]) + n.hop[j, home]
+        if ends < first:
+            best, first = j, ends
+    q.path[r, 0] = home
+    if best == home:
+        _arrive(q, stacked, n, b, w, events, r, home, now, False)
+        return
+    q.hops[r] = 1
+    q.path[r, 1] = best
+    q.back[r] = n.hop[best, home]
+    push(events, now + n.hop[home, best] + n.bytes_[service], HOP, r, best)
+
+
+def _gone(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+          i: int, now: float) -> None:
+    """Take a site away: what it had is forwarded anew by those who sent it, or refused."""
+    w.alive[i] = 0
+    site = one_site(stacked, i)
+    for executor in range(len(site.alive)):
+        seats.lose(site, executor, now)
+        for k in range(site.marks[ENDED]):
+            r = w.request[i, site.ended[k]]
+            q.why[r] = SITE_LOST
+            _back_to_sender(q, n, b, w, events, r, i, now)
+    for j in range(len(w.ends)):
+        for s in range(w.ends.shape[2]):
+            w.ends[j, i, s] = math.inf
+            w.shares[j, i, s] = 0.0
+
+
+def _back_to_sender(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r: int,
+                    i: int, now: float) -> None:
+    """Let the site that sent a request forward it anew; refuse one that its client sent there."""
+    if q.hops[r] == 0:
+        _refuse(q, w, r, SITE_LOST, now)
+        return
+    sender = q.path[r, q.hops[r] - 1]
+    q.back[r] -= n.hop[i, sender]
+    q.at[r] = sender
+    _forward(q, n, b, w, events, r, sender, now)
+
+
+def _normal(number: int) -> float:
+    """Return a normal number that follows from another."""
+    u = dispatch.splitmix(3 * number + 1) + 2.0**-33
+    v = dispatch.splitmix(7 * number + 2)
+    return math.sqrt(-2 * math.log(u)) * math.cos(2 * math.pi * v)
