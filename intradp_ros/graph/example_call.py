@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.graph_errors import CaptureError
-from intradp_ros.graph.trees import flatten_call, load_tree
+from intradp_ros.graph.trees import flatten_call, load_tree, unflattened
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ExampleCall:
         """Return ``(args, kwargs)`` of the same call on other tensors."""
         given = iter(tensors)
         leaves = [next(given) if isinstance(x, torch.Tensor) else x for x in self.leaves]
-        args, kwargs = pytree.tree_unflatten(leaves, load_tree(self.tree))
+        args, kwargs = unflattened(leaves, load_tree(self.tree))
         return args, kwargs
 
 

@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 import ctypes
 from dataclasses import dataclass, field
+import dis
 import functools
+import gc
 import io
 import itertools
 import logging
@@ -138,6 +140,10 @@ def put_back(state: HeldState) -> Iterator[None]:
 
 
 _NOTHING = object()
+#: What an attribute that somebody gives to a module of a library may count with.
+_COUNTING = (int, float, complex, str, bytes, list, set, bytearray, np.ndarray, torch.Tensor)
+#: Results of a cached function that can be other than they were.
+_CHANGING = (list, dict, set, bytearray, np.ndarray, torch.Tensor, nn.Module)
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
           torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
 _UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.IOBase,
@@ -242,6 +248,7 @@ class _Walk:
             self._restore(outside, functools.partial(restore_bytes, item), content)
         elif isinstance(item, _CACHED):
             self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
+            self._children(f'the cache of {path}', _numbered(_cached_results(item)), True)
         elif not hasattr(item, '__dict__') and not slots(item):
             self._reduced(path, item, own)
         if hasattr(item, '__dict__') and not isinstance(item, type):
@@ -319,8 +326,17 @@ class _Walk:
     def _tensor(self, path: str, tensor: torch.Tensor, outside: bool, registered: bool) -> None:
         numbers = numbers_of(tensor)
         self.state.tensors[path] = HeldTensor(tensor, registered, numbers)
-        if type(tensor) is not torch.Tensor and not registered and hasattr(tensor, '__dict__'):
-            self._children(path, vars(tensor).items(), outside)
+        # Scales of quantised weights and of adapters are attributes of parameters.
+        if id(tensor) not in self.seen:
+            self.seen.add(id(tensor))
+            self.alive.append(tensor)
+            self.state.containers.append(tensor)
+            own = vars(tensor)
+            self.state.items[f'the attributes of {path}'] = tuple(own)
+            if outside:
+                kept_attributes = dict(own)
+                self.state.outside.append(lambda: restore_items(own, kept_attributes))
+            self._children(path, own.items(), outside)
         if outside and numbers.content is not None:
             kept = tensor.detach().clone()
             self.state.outside.append(lambda: restore_tensor(tensor, kept))
@@ -354,7 +370,7 @@ class _Walk:
         self.state.words.update(names)
         if not names.isdisjoint(('environ', 'getenv')):
             self._variables(_texts(function.__code__))
-        for name in names:
+        for name in _loaded(function.__code__):
             if name in space:
                 self._named(space, name, names)
                 continue
@@ -397,6 +413,8 @@ class _Walk:
                     self._module(space[name], names)
             elif callable(space[name]):
                 self._standing(space, name, f'{module.__name__}.{name}')
+            elif isinstance(space[name], _COUNTING) and module is not sys:
+                self._named(space, name, names)
 
     def _standing(self, space: dict[str, Any], name: str, path: str) -> bool:
         """Note that an item stands under a name; return whether that is new."""
@@ -466,6 +484,12 @@ HOOKS = ('_forward_hooks', '_forward_pre_hooks', '_backward_hooks', '_backward_p
 _OF_MODULES = frozenset((*vars(nn.Module()), 'training')) - {'training'}
 
 
+def _cached_results(function: Any) -> list[Any]:
+    """Return what a cache of `functools` holds, as far as it can hold numbers that change."""
+    return [part for part in gc.get_referents(function)
+            if isinstance(part, _CHANGING) and part is not vars(function)]
+
+
 def _joined(path: str, name: str) -> str:
     return f'{path}.{name}' if path and name else path or name
 
@@ -489,6 +513,19 @@ def _names(code: CodeType) -> frozenset[str]:
     """Return the names that a function, and those defined in it, look up."""
     inner = (_names(c) for c in code.co_consts if isinstance(c, CodeType))
     return frozenset(code.co_names).union(*inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def _loaded(code: CodeType) -> frozenset[str]:
+    """
+    Return the names that a function, and those defined in it, load or import as globals.
+
+    An attribute of the same name is none of them: what a script calls `mean` or `features` is
+    nothing to a model that reads ``x.mean`` or ``self.features``.
+    """
+    inner = (_loaded(c) for c in code.co_consts if isinstance(c, CodeType))
+    own = (str(each.argval) for each in dis.get_instructions(code) if each.opname in _GLOBALS)
+    return frozenset(own).union(*inner)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -523,6 +560,9 @@ def is_users(module: str | None) -> bool:
     return not path.is_relative_to(_PYTHON) or 'site-packages' in path.parts
 
 
+#: Instructions by which code reads, writes or imports a name of its module.
+_GLOBALS = frozenset(('LOAD_GLOBAL', 'LOAD_NAME', 'LOAD_FROM_DICT_OR_GLOBALS', 'STORE_GLOBAL',
+                      'DELETE_GLOBAL', 'IMPORT_NAME', 'IMPORT_FROM'))
 _PYTHON = sysconfig.get_path('stdlib')
 _LIBRARIES = frozenset(('torch', 'numpy', 'scipy', 'intradp_ros', 'typing_extensions', 'cv2',
                         'rclpy', 'transformers', 'triton', 'sympy', 'pytest', '_pytest',

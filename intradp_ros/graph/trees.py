@@ -60,7 +60,31 @@ def rebuild_outputs(graph: OperatorGraph, flat: Sequence[Any]) -> Any:
         If the structure holds a class that this process does not know.
 
     """
-    return pytree.tree_unflatten(list(flat), load_tree(graph.output_tree))
+    return unflattened(list(flat), load_tree(graph.output_tree))
+
+
+def unflattened(flat: Sequence[Any], tree: Tree) -> Any:
+    """Return a structure with its leaves; torch's own function makes tuples of `torch.Size`."""
+    if tree.is_leaf():
+        return flat[0]
+    parts, at = [], 0
+    for child in tree.children():
+        parts.append(unflattened(flat[at:at + child.num_leaves], child))
+        at += child.num_leaves
+    if tree.type is torch.Size:
+        return torch.Size(parts)
+    return pytree.SUPPORTED_NODES[tree.type].unflatten_fn(parts, tree.context)
+
+
+def same_classes(one: Any, other: Any) -> bool:
+    """Return whether two structures have containers of the same classes, at all depths."""
+    if type(one) is not type(other):
+        return False
+    ours, theirs = (pytree.tree_leaves(whole, is_leaf=lambda part, whole=whole: part is not whole)
+                    for whole in (one, other))
+    if len(ours) == 1 and ours[0] is one:
+        return True
+    return len(ours) == len(theirs) and all(map(same_classes, ours, theirs))
 
 
 def flatten_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+import functools
 import itertools
+import math
 import random
 from typing import Any
 
@@ -128,7 +130,39 @@ def of_the_first(net: Any, y: torch.Tensor) -> torch.Tensor:
     return y - net.past
 
 
+@functools.cache
+def kept_apart() -> Any:
+    return np.zeros(1)
+
+
+@functools.lru_cache(4)
+def kept_by_name(name: str) -> Any:
+    return [0]
+
+
+def in_cached_array(net: Any, y: torch.Tensor) -> torch.Tensor:
+    kept_apart()[0] += 1
+    return y * 2 if kept_apart()[0] % EVERY == 0 else y
+
+
+def in_cached_list(net: Any, y: torch.Tensor) -> torch.Tensor:
+    kept_by_name('calls')[0] += 1
+    return y * 2 if kept_by_name('calls')[0] % EVERY == 0 else y
+
+
+def in_a_library(net: Any, y: torch.Tensor) -> torch.Tensor:
+    math.calls = getattr(math, 'calls', 0) + 1  # type: ignore[attr-defined]
+    return y * 2 if math.calls % EVERY == 0 else y  # type: ignore[attr-defined]
+
+
+def on_a_parameter(net: Any, y: torch.Tensor) -> torch.Tensor:
+    net.layer.weight.calls = getattr(net.layer.weight, 'calls', 0) + 1
+    return y * 2 if net.layer.weight.calls % EVERY == 0 else y
+
+
 MEMORY = {
+    'cached array': lambda: Net(in_cached_array), 'cached list': lambda: Net(in_cached_list),
+    'a library': lambda: Net(in_a_library), 'a parameter': lambda: Net(on_a_parameter),
     'deque': lambda: Net(in_deque, past=deque(maxlen=3)), 'dict': lambda: Net(in_dict, past={}),
     'counter': lambda: Net(counted), 'object': lambda: Net(in_object, past=Slotted()),
     'array': lambda: Net(in_array, past=np.zeros(2)), 'class': lambda: Net(in_class),

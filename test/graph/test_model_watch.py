@@ -110,6 +110,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     'a hook': lambda net: net.act.register_forward_hook(lambda *call: call[-1] * 2),
     'a hook before': lambda net: net.act.register_forward_pre_hook(lambda m, x: (x[0] * 2,)),
     'a forward': lambda net: setattr(net.act, 'forward', torch.relu),
+    'an attribute of a parameter': lambda net: setattr(net.conv.weight, 'scale', 2.0),
     'a single number': lambda net: net.conv.weight.data[1, 2, 0].sub_(1),
     'in slots': lambda net: setattr(SLOTS, 'gain', 2.0), 'in a set': lambda net: WORDS.add('b'),
     'in an array': lambda net: TABLE.__setitem__(1, 5.0),
@@ -138,6 +139,17 @@ def test_changes_are_noticed(change: str, monkeypatch: pytest.MonkeyPatch) -> No
         assert watch.changed()
     finally:
         UNDO.get(change, int)()
+
+
+def test_a_global_that_is_named_like_an_attribute_is_nobodys(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a script or notebook all variables are globals of the module that the model is in."""
+    for name in ('conv', 'settings', 'weight', 'norm', 'drop', 'act'):
+        monkeypatch.setitem(globals(), name, [1])
+    watch = ModelWatch(Net().eval())
+    for name in ('conv', 'settings', 'weight', 'norm', 'drop', 'act'):
+        monkeypatch.setitem(globals(), name, [2])
+    assert watch.changed() == ''
 
 
 def test_a_number_in_a_large_array_is_found_before_long() -> None:

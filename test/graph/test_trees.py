@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import GraphFormatError, GraphInputError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
@@ -25,6 +26,7 @@ from intradp_ros.graph.trees import (
     flatten_inputs,
     load_tree,
     rebuild_outputs,
+    same_classes,
 )
 
 Pair = namedtuple('Pair', ['first', 'second'])
@@ -140,3 +142,17 @@ def test_calls_unlike_the_example_are_refused(
         two_inputs: OperatorGraph, args: Any, kwargs: Any, message: str) -> None:
     with pytest.raises(GraphInputError, match=message):
         flatten_inputs(two_inputs, args, kwargs)
+
+
+def test_sizes_stay_sizes_at_all_depths() -> None:
+    class Sized(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            y = x * 2
+            return {'y': y, 'size': y.shape, 'deep': [(y.shape, 3), {'k': y.size()}]}
+
+    graph = capture(Sized(), (torch.zeros(1, 3, 2, 2),))
+    rebuilt = rebuild_outputs(graph, [torch.zeros(1), *graph.outputs[1:]])
+    assert type(rebuilt['size']) is torch.Size and rebuilt['size'] == (1, 3, 2, 2)
+    assert type(rebuilt['deep'][0][0]) is type(rebuilt['deep'][1]['k']) is torch.Size
+    assert same_classes(rebuilt, {'y': 0, 'size': torch.Size([5, 5, 5, 5]), 'deep': rebuilt['deep']})
+    assert not same_classes(rebuilt, {'y': 0, 'size': (5, 5, 5, 5), 'deep': rebuilt['deep']})

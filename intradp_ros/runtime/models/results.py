@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from intradp_ros.graph.call_context import is_mere_tensor
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.memory_address import memory_address
+from intradp_ros.graph.trees import same_classes, unflattened
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,9 @@ class Results:
             if isinstance(leaf, torch.Tensor) and not is_mere_tensor(leaf):
                 raise CaptureError(f'the model returns a {type(leaf).__name__}, which is more '
                                    'than a tensor')
-        again = pytree.tree_unflatten(leaves, structure)
-        if type(again) is not type(result):
-            raise CaptureError(f'the model returns a {type(result).__name__}, which cannot be '
-                               'made again')
+        if not same_classes(result, unflattened(leaves, structure)):
+            raise CaptureError(f'the model returns a {type(result).__name__}, which, or a part of '
+                               'which, cannot be made again in its class')
         return cls(structure, tuple(map(_strides, leaves)), _origins(leaves, given, held),
                    given[0].device)
 
@@ -124,7 +124,7 @@ class Results:
                 origin.tensor if origin.other is None else placed[origin.other]
             if owner is not None and (view := origin.view(owner)) is not None:
                 placed[k] = view
-        return pytree.tree_unflatten(placed, self.structure)
+        return unflattened(placed, self.structure)
 
 
 def _origins(leaves: Sequence[Any], given: Sequence[torch.Tensor],
