@@ -215,6 +215,18 @@ def test_fewer_bits_than_the_encoding_has(encoding: str, used: int) -> None:
     assert 'cut off' in bits.finding
 
 
+def test_a_row_of_telemetry_or_a_hot_pixel_does_not_silence_the_warning() -> None:
+    rng = np.random.default_rng(0)
+    bits = BitsInUse()
+    for k in range(90):
+        numbers = rng.integers(0, 1 << 12, (240, 320)).astype('<u2')
+        numbers[0] = 65535  # a row of telemetry
+        if k == 40:
+            numbers[rng.integers(0, 240, 60), rng.integers(0, 320, 60)] = 40_000  # a glitch
+        to_rgb(image(numbers.view(np.uint8), 'mono16'), bits)
+        assert ('set image_bits to 12' in bits.finding) == (k >= 29)
+
+
 def test_all_bits_in_use_are_nothing_to_report() -> None:
     bits = BitsInUse()
     for k in range(60):

@@ -155,6 +155,42 @@ def test_names_on_the_command_line() -> None:
     assert parse_labels('["a", "b"]') == parse_labels('{0: a, 1: b}') == ('a', 'b')
 
 
+@pytest.mark.parametrize(('name', 'data', 'names'), [
+    ('a.csv', 'id,name\n0,person\n1,car\n', ('person', 'car')),
+    ('b.csv', 'name,r,g,b\nroad,128,64,128\nsky,70,130,180\n', ('road', 'sky')),
+    ('c.csv', 'id;name\n1;car\n0;person\n', ('person', 'car')),
+    ('d.csv', 'name\nperson\ncar\n', ('person', 'car')),
+    ('e.csv', 'person\ncar\n', ('person', 'car')),
+    ('f.csv', '0,person\n1,car\n2,"a, b"\n', ('person', 'car', 'a, b')),
+    ('g.csv', 'Class ID\tx\n', ('Class ID x',)),
+    ('h.csv', 'index\tlabel\n0\tcat\n2\tdog\n', ('cat', '', 'dog')),
+    ('i.csv', 'road,128,64,128\nsky,70,130,180\n', ('road', 'sky')),
+    ('j.txt', '0 person\n1 traffic light\n', ('person', 'traffic light')),
+    ('k.names', '0: person\n1: car\n2: 3 wheeler\n', ('person', 'car', '3 wheeler')),
+    ('l.txt', '7 up\n3 musketeers\n', ('7 up', '3 musketeers')),
+    ('m.txt', 'red, light\ngreen, dark\n', ('red, light', 'green, dark')),
+    ('n.txt', 'name\nage\n', ('name', 'age')),
+    ('o.yaml', '- 12:30\n- 010\n- 1_000\n- no\n- 2020-01-01\n- 1.10\n- ~\n',
+     ('12:30', '010', '1_000', 'no', '2020-01-01', '1.10', '')),
+    ('p.yaml', 'names:\n  0: 08\n  1: on\n', ('08', 'on'))])
+def test_tables_and_numbered_lines_are_read_as_they_are_meant(
+        tmp_path: Path, name: str, data: str, names: tuple[str, ...]) -> None:
+    (tmp_path / name).write_text(data)
+    assert parse_labels(str(tmp_path / name)) == names
+
+
+@pytest.mark.parametrize(('name', 'data', 'says'), [
+    ('a.csv', 'person,outdoor\ncar,vehicle\n', 'which holds the names'),
+    ('b.csv', 'id,name\nx,person\n', 'whole numbers'),
+    ('c.csv', 'id,name\n0,person\n0,car\n', 'each once'),
+    ('d.txt', '1. person\n2. car\n', 'numbered from 1')])
+def test_what_could_be_meant_in_two_ways_is_refused(
+        tmp_path: Path, name: str, data: str, says: str) -> None:
+    (tmp_path / name).write_text(data)
+    with pytest.raises(CardError, match=says):
+        parse_labels(str(tmp_path / name))
+
+
 def test_an_empty_line_between_is_a_class_without_a_name(tmp_path: Path) -> None:
     (tmp_path / 'a.txt').write_text('a\n\nc\n\n')
     assert parse_labels(str(tmp_path / 'a.txt')) == ('a', '', 'c')
@@ -164,7 +200,7 @@ def test_an_empty_line_between_is_a_class_without_a_name(tmp_path: Path) -> None
     ('a.txt', b'\xff\xd8\xff\xe0JFIF', 'save it as UTF-8'), ('b.txt', b'a\0b', 'no text'),
     ('c.txt', b'x' * 300, 'too long'), ('d.txt', b'a\x1b[31m', 'no text'),
     ('e.json', b'3', 'no list of names'), ('f.json', b'[[1]]', 'lists among'),
-    ('g.yaml', b'a: [', 'not a list of names'), ('h.yaml', b'[no, yes]', 'quotes'),
+    ('g.yaml', b'a: [', 'not a list of names'), ('h.json', b'[true]', 'quotes'),
     ('i.json', b'{"a": 1, "7": "b"}', 'numbers and names'),
     ('j.yaml', b'{0: a, 999999999: b}', 'numbers and names'),
     ('k.txt', b'a\n' * 2**20, 'bytes'),

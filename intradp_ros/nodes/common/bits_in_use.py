@@ -4,17 +4,22 @@
 """How many bits of 16-bit images a camera uses, and noticing that they are fewer than believed."""
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-#: Images without a number in the upper half after which that is reported.
+#: Images of which none needs the upper bits after which that is reported.
 _ENOUGH = 30
 MOST = 16
 FEWEST = 8
 #: Bits that no number needs from which on it is reported: one fewer is a dark scene.
 _SPARE = 2
+#: The share of pixels that may need more bits and say nothing: rows of telemetry, hot pixels.
+_ODD = 0.01
+#: Numbers that are looked at of an image, at most.
+_LOOKED_AT = 1 << 14
 
 
 class BitsInUse:
@@ -22,8 +27,8 @@ class BitsInUse:
     The bits of 16-bit numbers that a camera uses, from the lowest on.
 
     Infrared and industrial cameras put 10 to 14 bits into 16 and nothing says
-    so: pictures are nearly black then.  What images hold is watched until a
-    number needs the highest bit.
+    so: pictures are nearly black then.  The last images are watched for what
+    all but a few of their numbers need.
     """
 
     def __init__(self, bits: int = MOST) -> None:
@@ -39,27 +44,28 @@ class BitsInUse:
         if not FEWEST <= bits <= MOST:
             raise ValueError(f'{FEWEST} to {MOST} of 16 bits may be in use, got {bits}')
         self.bits = bits
-        self._images = 0
-        self._needed = 0
+        self._needed: deque[int] = deque(maxlen=_ENOUGH)
         self._encoding = ''
 
     def look(self, numbers: npt.NDArray[Any], encoding: str) -> int:
         """Look at an image (whole numbers of 16 bits); return how many bits are in use."""
-        if self._needed <= self.bits and (self._needed < self.bits or self.bits < MOST):
-            self._images += 1
-            self._needed = max(self._needed, int(np.max(numbers, initial=0)).bit_length())
+        some = numbers.reshape(-1)[::max(1, numbers.size // _LOOKED_AT) | 1]
+        if len(some):
+            place = len(some) - 1 - int(_ODD * len(some))
+            self._needed.append(int(np.partition(some, place)[place]).bit_length())
             self._encoding = encoding
         return self.bits
 
     @property
     def finding(self) -> str:
         """What does not fit what is believed, empty if all does."""
-        if self._needed > self.bits:
-            return (f'numbers of {self._encoding} need {self._needed} bits, image_bits is '
-                    f'{self.bits}: bright pixels are cut off; set image_bits to {self._needed} '
+        needed = max(self._needed, default=0)
+        if needed > self.bits:
+            return (f'numbers of {self._encoding} need {needed} bits, image_bits is '
+                    f'{self.bits}: bright pixels are cut off; set image_bits to {needed} '
                     'or more')
-        if self._images < _ENOUGH or self._needed > self.bits - _SPARE:
+        if len(self._needed) < _ENOUGH or needed > self.bits - _SPARE:
             return ''
-        return (f'in {self._images} images of {self._encoding} no number needs more than '
-                f'{self._needed} of {self.bits} bits: pictures are dark; if that is all the '
-                f'camera gives set image_bits to {max(FEWEST, self._needed)}')
+        return (f'in {_ENOUGH} images of {self._encoding} hardly a number needs more than '
+                f'{needed} of {self.bits} bits: pictures are dark; if that is all the '
+                f'camera gives set image_bits to {max(FEWEST, needed)}')
