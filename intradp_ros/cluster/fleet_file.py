@@ -215,6 +215,8 @@ class _Draft:
             raise place.fail('write "a > b: [medium, ...]" with two of the devices '
                              f'{", ".join(known)}')
         media = place.names()
+        if not media:
+            raise place.fail('a path of no media: name what it crosses, or leave the path out')
         for name in media:
             if name not in [m.name for m in self._media]:
                 raise place.fail(f'there is no medium {name!r}; there are '

@@ -27,6 +27,10 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     'an energy': {'J': 1, 'kJ': 1e3, 'Wh': 3600, 'kWh': 3.6e6},
 }
 MEMORY, RATE, TIME, ENERGY = _UNITS
+#: The least and the most, in base units, that a machine or a link may have.
+_RANGES = {MEMORY: (1.0, 1e15), RATE: (1.0, 1e12), TIME: (1e-9, 1e6), ENERGY: (1e-3, 1e12)}
+#: The least above 0, and the most, of other numbers.
+LEAST_NUMBER, MOST_NUMBER = 1e-6, 1e9
 
 
 class FleetFileError(ValueError):
@@ -107,6 +111,9 @@ class Located:
         if not (least < found if above else least <= found) or math.isinf(found):
             raise self.fail(f'write a number {"above" if above else "of at least"} {least:g}, '
                             f'not {self.text()!r}')
+        if found and not LEAST_NUMBER <= found <= MOST_NUMBER:
+            raise self.fail(f'write a number from {LEAST_NUMBER:g} to {MOST_NUMBER:g}, '
+                            f'not {self.text()!r}')
         return found
 
     def quantity(self, kind: str, above: bool = True) -> float:
@@ -120,6 +127,11 @@ class Located:
         if not (found > 0 if above else found >= 0) or math.isinf(found):
             raise self.fail(f'write {kind}, a number and one of {", ".join(units)}, '
                             f'not {self.text()!r}')
+        least, most = _RANGES[kind]
+        if found and not least <= found <= most:
+            unit = next(iter(units))
+            raise self.fail(f'write {kind} from {least / units[unit]:g} to {most / units[unit]:g} '
+                            f'{unit}, not {self.text()!r}')
         return found
 
 

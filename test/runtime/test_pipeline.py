@@ -4,6 +4,7 @@
 """Pipelines of stages on devices in this process: exact, in order, and never a frame lost."""
 from __future__ import annotations
 
+from dataclasses import replace
 import queue
 import time
 
@@ -19,6 +20,7 @@ from intradp_ros.runtime.member.fleet_control import to_control
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.models.model import share_module, SharedModel
+from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Control, ControlKind
@@ -69,6 +71,19 @@ def test_devices_read_only_the_weights_of_their_stages(model: SharedModel) -> No
         held = [made.stages[name].worker for name in 'abcd']
         read = [worker.programs(made.client.plan).parameter_bytes for worker in held]
     assert read[0] == 0 and sum(read) == total and all(0 < n < total for n in read[1:])
+
+
+def test_a_plan_that_does_not_fit_a_device_is_refused_there(model: SharedModel) -> None:
+    whole = cell()
+    small = replace(whole, devices=tuple(
+        replace(device, memory_bytes=1e3 if device.name == 'b' else 1e9)
+        for device in whole.devices))
+    with LocalFleet(small, 'a', dict.fromkeys(small.names, model), planner(model, 'a,b', 'a'),
+                    patience=SHORT, times=QUICK, gathering=5.0) as made:
+        assert made.wait_ready(TIMEOUT)  # without it
+        assert any('b would hold' in text and 'memory_mb' in text
+                   for text in made.coordinator.trouble())
+        check(model, images(2, SHAPE), made.run([(frame,) for frame in images(2, SHAPE)]))
 
 
 def test_several_are_in_flight_at_once_and_no_more_than_allowed(model: SharedModel) -> None:

@@ -56,7 +56,8 @@ class StageDevice:
     def role(self, host: Host) -> StageRole:
         """Return the role; it asks the fleet for an inference of every image if it is to."""
         given = self._given
-        self._role = StageRole(host, self.models, open_device(given[DEVICE.name]))
+        self._role = StageRole(host, self.models, open_device(given[DEVICE.name]),
+                               int(1e6 * given['memory_mb']))
         if given['requests']:
             model = next(iter(self.models.values()))
             inputs = model.split.graph.inputs

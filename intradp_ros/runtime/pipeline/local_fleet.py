@@ -62,7 +62,7 @@ class LocalFleet:
                  times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 3.0,
                  weights: Mapping[str, WeightPolicy] | None = None, standby: int = 0,
                  log: Log = lambda text: None) -> None:
-        self.network = MemoryNetwork(topology)
+        self._topology, self.network = topology, MemoryNetwork(topology)
         self._models, self._log, self._times = models, log, times
         self._weights = weights or {}
         self._answers: queue.SimpleQueue[FleetResult] = queue.SimpleQueue()
@@ -85,7 +85,9 @@ class LocalFleet:
         models = {model.digest: model for model in (self._models.get(name),) if model}
 
         def stages(host: Host) -> StageRole:
-            made = self.stages[name] = StageRole(host, models)
+            memory = self._topology.device(name).memory_bytes
+            made = self.stages[name] = StageRole(
+                host, models, memory=0 if math.isinf(memory) else int(memory))
             return made
 
         return FleetMember(self.network.channel(name), (stages,), self._log, models=models,

@@ -28,14 +28,15 @@ class StageRole(Role):
     """
     Runs the stages of a device; `models` is its catalogue by digest.
 
-    What is fetched runs on `device`.  `client` is set where it also asks.
+    What is fetched runs on `device`.  `client` is set where it also asks.  Plans whose weights
+    need more than `memory` bytes here are refused (0: no limit).
     """
 
     format = FORMAT  # noqa: A003
 
     def __init__(self, host: Host, models: Mapping[str, SharedModel],
-                 device: KernelDevice = HOST) -> None:
-        self.state = State()
+                 device: KernelDevice = HOST, memory: int = 0) -> None:
+        self.state, self._memory = State(), memory
         self.worker = StageWorker(host.channel, models, host.log)
         self.client: PipelineClient | None = None
         self._host = host
@@ -65,13 +66,18 @@ class StageRole(Role):
             else self._fetched.lacking(plan)
 
     def load(self, id: PlanId, plan: Plan) -> None:  # noqa: A002
-        """Compile the stages of this device."""
+        """Compile the stages of this device; PlanError if their weights do not fit."""
         plan = cast(StagePlan, plan)
         model = self.worker.models.get(plan.digest) or self._fetched.model(plan)
         if model is None:
             raise PlanError('weights were evicted to make room for others: is the store too '
                             'small (store_mb)?')
         programs = self.worker.compile(plan, model)
+        if 0 < self._memory < programs.parameter_bytes:
+            raise PlanError(
+                f'{self._host.name} would hold {programs.parameter_bytes / 1e6:.4g} MB of '
+                f'weights, {self._memory / 1e6:.4g} MB are allowed (memory_mb): give it fewer '
+                'operators')
         with self._lock:
             self.worker.hold(id, programs)
 
