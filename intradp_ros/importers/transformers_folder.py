@@ -67,6 +67,8 @@ class Read(nn.Module):
             return {'depth': result.predicted_depth[:, None]}
         if self.kind == 'heat':
             return {'heat': result.heatmaps}
+        if self.kind == 'independent':
+            return {'scores': result.logits.sigmoid()}
         return {'logits': result.logits} if self.kind == 'logits' else result
 
 
@@ -103,7 +105,7 @@ def from_folder(path: str) -> Found:
     if getattr(model, 'main_input_name', '') != 'pixel_values':
         raise LoadingError(f'{name} takes {getattr(model, "main_input_name", "no input")}, not '
                            'the pixels of an image')
-    head, read = _head(name, config)
+    head, read = _head(name, config, model.config)
     seen = _preprocessing(folder, library)
     return Found(Read(model, read), ModelCard(
         f'{folder.name} ({name})', input=seen.card, head=head, labels=_labels(config)),
@@ -218,16 +220,25 @@ def _library() -> Any:
                            'pip install transformers') from error
 
 
-def _head(name: str, config: Mapping[str, Any]) -> tuple[HeadCard, str]:
-    """Return the head of a class of models, and which outputs it reads."""
+def _head(name: str, config: Mapping[str, Any], read: Any) -> tuple[HeadCard, str]:
+    """
+    Return the head of a class of models, and which outputs it reads.
+
+    `read` is the configuration as the library reads it, with its defaults.  Scores and boxes are
+    those of the library's pipelines: several labels at once, or one, are independent of each
+    other, and no box is suppressed.
+    """
     if name.endswith('ForImageClassification'):
+        kind, labels = getattr(read, 'problem_type', None), getattr(read, 'num_labels', 2)
+        if kind == 'multi_label_classification' or labels == 1 and kind != 'regression':
+            return HeadCard('classification', score_threshold=0.0, max_detections=5), 'independent'
         return HeadCard('classification', score_threshold=0.0, max_detections=5,
-                        softmax=True), 'logits'
+                        softmax=kind != 'regression'), 'logits'
     if name.endswith('ForSemanticSegmentation'):
         return HeadCard('segmentation'), 'logits'
     if name.endswith('ForObjectDetection'):
-        read = 'boxes or none' if name in _WITH_NO_OBJECT else 'boxes'
-        return HeadCard('detections', form='xywh', relative=True), read
+        outputs = 'boxes or none' if name in _WITH_NO_OBJECT else 'boxes'
+        return HeadCard('detections', form='xywh', relative=True, iou_threshold=1.0), outputs
     if name.endswith('ForDepthEstimation') and config.get('depth_estimation_type') == 'metric':
         return HeadCard('depth'), 'depth'
     if name.endswith('ForPoseEstimation'):

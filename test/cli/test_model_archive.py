@@ -10,6 +10,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import PIL.Image
 import pytest
 from safetensors.torch import save_model
 import torch
@@ -20,6 +21,8 @@ from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
 from intradp_ros.perception.card import card_from_json, ModelCard
+from intradp_ros.perception.decode import decode
+from intradp_ros.perception.view import place
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 NORMALISED = ['--mean', '0.485,0.456,0.406', '--std', '0.229,0.224,0.225']
@@ -191,6 +194,7 @@ def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: 
     assert result.json['input'] == '1x3x64x96 uint8' and result.json['difference'] < 1e-4
     card = card_of(out)
     assert (card.head.kind, card.labels) == (head, ('street', 'tree'))
+    assert head != 'detections' or card.head.iou_threshold == 1  # the library suppresses nothing
     pixels = torch.randint(0, 256, (1, 3, 64, 96), dtype=torch.uint8)
     with torch.inference_mode():
         outcome = model(pixel_values=normalised(pixels))
@@ -199,6 +203,34 @@ def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: 
     assert len(got) == len(wanted)
     for ours, theirs in zip(got, wanted):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(('labels', 'problem'), [
+    (2, None), (1, None), (3, 'multi_label_classification'), (3, 'single_label_classification')])
+def test_scores_are_those_of_the_librarys_pipeline(intradp, tmp_path: Path, labels: int,
+                                                   problem: str | None) -> None:
+    library = transformers()
+    torch.manual_seed(5)
+    kind = library.ResNetForImageClassification
+    model = kind(kind.config_class(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], problem_type=problem,
+        id2label={k: f'l{k}' for k in range(labels)})).eval()
+    folder, out = tmp_path / 'saved', tmp_path / 'a.graph'
+    model.save_pretrained(folder)
+    (folder / 'preprocessor_config.json').write_text(json.dumps({
+        'image_processor_type': 'ViTImageProcessor', 'do_normalize': True, 'image_mean': MEAN,
+        'image_std': DEVIATION, 'size': {'height': 64, 'width': 96}}))
+    assert intradp('model', 'add', str(folder), '--out', str(out)).status == 0
+    pixels = torch.randint(0, 256, (1, 3, 64, 96), dtype=torch.uint8)
+    picture = PIL.Image.fromarray(pixels[0].permute(1, 2, 0).numpy())
+    wanted = {each['label']: each['score'] for each in library.pipeline(
+        'image-classification', model=str(folder), top_k=labels)(picture)}
+    card = card_of(out)
+    outputs = run_graph(load_graph(out), (pixels,))
+    found = decode({'logits' if card.head.softmax else 'scores': outputs[0]}, card.head,
+                   place((64, 96), (64, 96), 'stretch'))
+    assert {f'l{k}': score for k, score in zip(found.classes.tolist(), found.scores)} == \
+        pytest.approx(wanted, abs=1e-3)
 
 
 @pytest.mark.parametrize(('files', 'says'), [

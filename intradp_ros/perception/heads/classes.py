@@ -26,8 +26,8 @@ def classification(outputs: Outputs, card: HeadCard, view: View) -> Classes:
 
     """
     scores = read(outputs, only(outputs, 'scores'), 2).astype(np.float64)
-    if card.softmax:
-        scores = softmax(scores)
+    if card.softmax:  # of one label, logits are those of yes against no
+        scores = softmax(scores) if len(scores) > 1 else 1 / (1 + np.exp(-scores))
     best = np.argsort(-scores, kind='stable')[:card.max_detections]
     best = best[scores[best] >= card.score_threshold]
     return Classes(best, scores[best])
