@@ -80,11 +80,16 @@ def same_classes(one: Any, other: Any) -> bool:
     """Return whether two structures have containers of the same classes, at all depths."""
     if type(one) is not type(other):
         return False
-    ours, theirs = (pytree.tree_leaves(whole, is_leaf=lambda part, whole=whole: part is not whole)
-                    for whole in (one, other))
+    ours, theirs = _parts(one), _parts(other)
     if len(ours) == 1 and ours[0] is one:
         return True
     return len(ours) == len(theirs) and all(map(same_classes, ours, theirs))
+
+
+def _parts(whole: Any) -> list[Any]:
+    """Return what a container holds; of anything else itself."""
+    found: list[Any] = pytree.tree_leaves(whole, is_leaf=lambda part: part is not whole)
+    return found
 
 
 def flatten_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str]:

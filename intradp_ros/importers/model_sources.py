@@ -4,13 +4,16 @@
 """Models as people have them: factories, files of many kinds, architectures of libraries."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+import hashlib
 from importlib import import_module
 import os
 from pathlib import Path
+import re
 import tempfile
-from typing import Any
+from typing import Any, cast
 
 import PIL.Image
 import torch
@@ -87,7 +90,9 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
     """
     scheme, _, rest = source.partition(':')
     try:
-        if rest and scheme in _BY_SCHEME:
+        if rest and scheme == 'torchvision':
+            found = _from_torchvision(rest, weights)
+        elif rest and scheme in _BY_SCHEME:
             found = _BY_SCHEME[scheme](rest)
         elif rest.startswith('//'):
             raise LoadingError(f'{source} is an address: download what is there, and give the '
@@ -100,9 +105,9 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
         raise
     except Exception as error:  # whatever a library says of a file or name that it cannot use
         raise LoadingError(f'cannot load {source}: {cause_of(error)}') from error
-    if weights:
+    if weights and scheme != 'torchvision':
         _fill(found.holder or found.model, weights)
-    elif scheme in _WITHOUT_WEIGHTS:
+    elif not weights and scheme in _WITHOUT_WEIGHTS:
         found = replace(found, notes=(*found.notes, f'no --weights: the parameters of {source} '
                                       'are random, its answers mean nothing'))
     return _in_its_precision(found)
@@ -251,7 +256,7 @@ def _as_library(steps: Callable[[Any], torch.Tensor], mean: Sequence[float],
     return found.card, found.size, ''
 
 
-def _from_torchvision(name: str) -> Found:
+def _from_torchvision(name: str, weights: str) -> Found:
     try:
         models = torchvision().models
     except ModuleNotFoundError as error:
@@ -263,8 +268,8 @@ def _from_torchvision(name: str) -> Found:
                            'it does without tensors (lists of images, non-maximum suppression) or '
                            'with several pictures is not a graph of one image. There are '
                            'classification and segmentation; for boxes take a YOLO or DETR')
-    model = models.get_model(name, weights=None, **_without_backbone(name)).eval()
-    known = models.get_model_weights(name).DEFAULT
+    known = _published(models.get_model_weights(name), weights)
+    model = _torchvision_model(models, name, known, weights).eval()
     steps, names = known.transforms(), tuple(known.meta.get('categories', ()))
     dense = 'segmentation' in model.__module__
     size = getattr(steps, 'crop_size', None) or getattr(steps, 'resize_size', None) or [224]
@@ -273,8 +278,64 @@ def _from_torchvision(name: str) -> Found:
         f'torchvision {name}', input=seen,
         head=HeadCard('segmentation') if dense else HeadCard(
             'classification', score_threshold=0.0, max_detections=5, softmax=True), labels=names)
-    return Found(FirstOutput(model) if dense else model, card,
+    notes = ('transform_input is on, as torchvision has it with its weights: for a network that '
+             'was trained without, name package.module:factory',) \
+        if weights and getattr(model, 'transform_input', False) else ()
+    return Found(FirstOutput(model) if dense else model, card, notes=notes,
                  shape=(1, 3, int(size[0]), int(size[-1])), holder=model, problem=problem)
+
+
+def _published(entries: Any, weights: str) -> Any:
+    """Return which of torchvision's weights a file is (its name has their digest), or the best."""
+    if weights and Path(weights).is_file():
+        digest = hashlib.sha256(Path(weights).read_bytes()).hexdigest()
+        for entry in entries:
+            if re.search(rf'-{digest[:8]}\b', entry.url):
+                return entry
+    return entries.DEFAULT
+
+
+#: Other ways in which networks of torchvision are built and saved, each tried where weights do
+#: not fit: with the second head that is for training only, or without.
+_BUILT: tuple[Mapping[str, Any], ...] = (
+    {}, {'aux_loss': True}, {'aux_logits': False, 'transform_input': True},
+    {'aux_logits': False})
+
+
+def _torchvision_model(models: Any, name: str, known: Any, weights: str) -> nn.Module:
+    """Return a network with weights of a file, as the library builds it with its own."""
+    plain = _without_backbone(name)
+    if not weights:
+        return cast(nn.Module, models.get_model(name, weights=None, **plain))
+    state = state_of(Path(weights))
+    try:
+        with _in_place_of_download(type(known), state):
+            return cast(nn.Module, models.get_model(name, weights=known))
+    except RuntimeError:  # tensors are missing, or of other shapes
+        pass
+    for options in _BUILT:
+        try:
+            model = models.get_model(name, weights=None, **plain, **options)
+        except TypeError:  # a network without such a head
+            continue
+        if model.state_dict().keys() in ({n.removeprefix(before) for n in state}
+                                         for before in _BEFORE):
+            break
+    else:
+        model = models.get_model(name, weights=None, **plain)
+    _fill(model, weights)
+    return cast(nn.Module, model)
+
+
+@contextmanager
+def _in_place_of_download(kind: Any, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Let weights of torchvision be those that are here."""
+    download = kind.get_state_dict
+    kind.get_state_dict = lambda *args, **kwargs: state
+    try:
+        yield
+    finally:
+        kind.get_state_dict = download
 
 
 def _without_backbone(name: str) -> dict[str, None]:
@@ -358,7 +419,7 @@ def with_best_boxes(found: Found, count: int) -> Found:
 
 
 _BY_SCHEME: Mapping[str, Callable[[str], Found]] = {
-    'timm': _from_timm, 'torchvision': _from_torchvision, 'ultralytics': _from_ultralytics}
+    'timm': _from_timm, 'ultralytics': _from_ultralytics}
 #: Sources of architectures alone.
 _WITHOUT_WEIGHTS = ('timm', 'torchvision')
 _ENDINGS = ('.ts', '.torchscript', '.pt2', '.onnx')

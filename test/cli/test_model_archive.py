@@ -4,6 +4,7 @@
 """`intradp model`: models of many kinds become archives that compute the same."""
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from intradp_lab.zoo.wheel_files import MissingWheelError, wheel_file
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
+from intradp_ros.importers.model_sources import _published, find_model
 from intradp_ros.perception.card import card_from_json, ModelCard
 from intradp_ros.perception.decode import decode
+from intradp_ros.perception.predictions import Classes
 from intradp_ros.perception.view import place
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -229,6 +232,7 @@ def test_scores_are_those_of_the_librarys_pipeline(intradp, tmp_path: Path, labe
     outputs = run_graph(load_graph(out), (pixels,))
     found = decode({'logits' if card.head.softmax else 'scores': outputs[0]}, card.head,
                    place((64, 96), (64, 96), 'stretch'))
+    assert isinstance(found, Classes)
     assert {f'l{k}': score for k, score in zip(found.classes.tolist(), found.scores)} == \
         pytest.approx(wanted, abs=1e-3)
 
@@ -270,6 +274,35 @@ def test_an_architecture_of_torchvision(intradp, tmp_path: Path, name: str, head
                                rtol=1e-3, atol=1e-4)
     card = card_of(out)
     assert card.head.kind == head and 'person' in card.labels or 'goldfish' in card.labels
+
+
+@pytest.mark.parametrize(('name', 'built'), [
+    ('googlenet', {'aux_logits': True, 'transform_input': True, 'init_weights': False}),
+    ('googlenet', {'aux_logits': False, 'transform_input': True, 'init_weights': False}),
+    ('fcn_resnet50', {'aux_loss': True, 'weights_backbone': None}),
+    ('fcn_resnet50', {'aux_loss': False, 'weights_backbone': None})])
+def test_weights_of_torchvision_are_run_as_it_runs_them(tmp_path: Path, name: str,
+                                                        built: dict[str, Any]) -> None:
+    """Published files have second heads; with its own weights the library changes the input."""
+    torch.manual_seed(7)
+    model = torchvision().models.get_model(name, weights=None, **built).eval()
+    torch.save(model.state_dict(), tmp_path / 'w.pth')
+    found = find_model(f'torchvision:{name}', str(tmp_path / 'w.pth'))
+    picture = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        wanted, got = model(picture), found.model(picture)
+    torch.testing.assert_close(got, wanted['out'] if isinstance(wanted, dict) else wanted)
+
+
+def test_a_published_file_of_torchvision_has_its_own_preprocessing(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = torchvision().models
+    (tmp_path / 'renamed.pth').write_bytes(b'weights')
+    first, second = models.ResNet50_Weights
+    digest = hashlib.sha256(b'weights').hexdigest()
+    monkeypatch.setattr(first.value, 'url', f'x/resnet50-{digest[:8]}.pth')
+    assert _published(models.ResNet50_Weights, str(tmp_path / 'renamed.pth')) is first
+    assert _published(models.ResNet50_Weights, '') is second
 
 
 def onnx_file(path: Path, model: nn.Sequential, *, other: str = '') -> Path:
