@@ -307,6 +307,8 @@ ODD: tuple[tuple[str, Make, tuple[str, ...], str], ...] = (
     ('flat.onnx', onnx_of(RELU, dims=[1, 192]), GIVEN, '2 dimensions'),
     ('open.onnx', onnx_of(RELU, dims=['n', 3, 'h', 'w']), (), 'leaves height and width open'),
     ('huge.onnx', onnx_of(RELU, dims=[1, 3, 10**6, 10**6]), (), 'pixels; 67108864 at most'),
+    ('boxes.onnx', onnx_of([node('NonMaxSuppression', ('x', 'x'))]), GIVEN,
+     'NonMaxSuppression inside'),
     ('asked.onnx', onnx_of(RELU), ('--input', '1x1x8x8'), '--input 1x1x8x8 is not a picture'),
     ('asked.onnx', onnx_of(RELU), ('--input', '1x8x8x3'), 'is not a picture'),
     ('asked.onnx', onnx_of(RELU), ('--input', 'x'), 'not an input shape'),

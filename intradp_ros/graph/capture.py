@@ -84,6 +84,9 @@ def capture(
         raise CaptureError(
             'hooks on all modules are registered (torch.nn.modules.module.register_module_...), '
             'which no graph can call: remove them')
+    quantised = _quantised_part(model)
+    if quantised and 'module' not in methods:
+        raise CaptureError(quantised)
     args = example if isinstance(example, tuple) else (example,)
     reasons: dict[str, CaptureError] = {}
     with torch.inference_mode(False), torch.no_grad():
@@ -100,12 +103,25 @@ def capture(
             except CaptureError as error:
                 reasons[method] = error
         else:
-            raise CaptureError(f'the model cannot be captured: {_describe(reasons)}')
+            raise CaptureError(quantised or f'the model cannot be captured: {_describe(reasons)}')
     if graph.method == 'module' and reasons:
         warnings.warn(
             f'{graph.name} is captured as one operator, which runs as a whole on one side: '
-            f'{_describe(reasons)}', stacklevel=2)
+            f'{quantised or _describe(reasons)}', stacklevel=2)
     return graph if graph.opaque else normalise(graph)
+
+
+def _quantised_part(model: nn.Module) -> str:
+    """Return why quantised layers cannot be captured, '' if there are none."""
+    for name, module in model.named_modules():
+        script = isinstance(module, torch.jit.ScriptModule)
+        if '.quantized' in type(module).__module__ or script and not name \
+                and 'quantized::' in str(getattr(module, 'inlined_graph', '')):
+            return (f'{name or "the model"} is quantised ({type(module).__name__}): its kernels '
+                    'work on packed weights, which no graph of operators holds; give the network '
+                    'as it was before quantisation (--precision of `intradp model add` '
+                    'halves what crosses)')
+    return ''
 
 
 def _refuse_effects(rehearsal: Rehearsal) -> None:

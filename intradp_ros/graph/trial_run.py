@@ -429,7 +429,8 @@ def _unseen_draws() -> Iterator[None]:
 
 
 def _refuse_state(name: str, model: nn.Module) -> None:
-    training = dict.fromkeys(type(m).__name__ for m in model.modules() if m.training)
+    training = dict.fromkeys(type(m).__name__ for m in model.modules()
+                             if getattr(m, 'training', False))
     hint = f' (still in training mode: {", ".join(training)})' if training else ''
     raise CaptureError(
         f'the model writes its parameter or buffer {name!r} at every call{hint}; a graph keeps no '

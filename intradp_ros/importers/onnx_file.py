@@ -48,6 +48,8 @@ _CONVERTED_HALF = 5e-2
 _MOST_TEXT = 300
 _STANDARD = ('', 'ai.onnx')
 #: Operators whose result depends on data in more than its numbers.
+#: Operators whose results are as many as the data have it.
+_COUNTED = ('NonMaxSuppression', 'Unique')
 _CONTROL = ('If', 'Loop', 'Scan')
 #: Types of a picture's elements, by ONNX's number.
 _INPUTS = {1: torch.float32, 10: torch.float16, 11: torch.float64, 2: torch.uint8}
@@ -148,6 +150,12 @@ def _check_operators(path: str, model: Any) -> None:
         raise LoadingError(f'{path} has {_some(control)}: what it computes depends on data, which '
                            'no graph of operators does; export it with fixed sizes, without loops '
                            'and branches, or simplify it (onnxsim)')
+    counted = sorted({node.op_type for node in model.graph.node if node.op_type in _COUNTED})
+    if counted:
+        raise LoadingError(f'{path} has {_some(counted)} inside: how many results come out '
+                           'depends on the picture, and a graph has results of fixed sizes; '
+                           'export it without (nms=False, say): the node chooses boxes itself, '
+                           'by score_threshold and iou_threshold of the card')
     onnx: Any = import_module('onnx')
     versions = [s.version for s in model.opset_import if s.domain in _STANDARD]
     newest = max(versions, default=0)

@@ -227,3 +227,27 @@ def test_traced_code_has_no_names_for_its_inputs() -> None:
     torch.testing.assert_close(run_graph(capture(traced, X), [X])[0], traced(X))
     with pytest.raises(CaptureError, match='argument 0: float32.3.'):
         capture(traced, torch.zeros(3))
+
+
+def test_quantised_layers_are_named() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Conv2d(3, 4, 3), nn.Linear(6, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.first(x).relu())
+
+    x = torch.zeros(1, 3, 8, 8)
+    model = torch.ao.quantization.quantize_dynamic(Net().eval(), {nn.Linear}, dtype=torch.qint8)
+    for quantised in (model, torch.jit.trace(model, x)):
+        with pytest.raises(CaptureError, match='is quantised .* before quantisation'):
+            capture(quantised, x, methods=('export', 'trace'))
+
+
+def test_a_frozen_program_is_captured_as_one_that_is_not() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, 8)
+    frozen = torch.jit.freeze(torch.jit.trace(model, x))
+    graph = capture(frozen, x, methods=('export', 'trace'))
+    torch.testing.assert_close(run_graph(graph, (x,))[0], model(x))

@@ -166,7 +166,9 @@ class _SharedForward:
         self.owner, self.model = owner, model
         self.client: RobotClient | None = None
         self.planner: ServerWatch | None = None
-        self._training = {module: module.training for module in model.modules()}
+        # Frozen modules of TorchScript have no such attribute.
+        self._training = {module: module.training for module in model.modules()
+                          if hasattr(module, 'training')}
         self._tried = False
         self._watch: ModelWatch | None = None
         self._context: Context = ()
@@ -239,7 +241,7 @@ class _SharedForward:
 
     def _begin(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Answer this call as before, and begin to prepare the model as it is now."""
-        if any(module.training for module in self.model.modules()):
+        if any(getattr(module, 'training', False) for module in self.model.modules()):
             self._warn('the model is in training mode: calls run as before until eval()')
             return self.plain(*tensors)
         given, versions = [t.detach().cpu().clone() for t in tensors], _versions(tensors)
