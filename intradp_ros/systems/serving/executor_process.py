@@ -23,7 +23,7 @@ import torch
 from intradp_ros.core.child_process import ChildSide
 from intradp_ros.profiling.machine import prepare_process, release_memory
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.split.calls.kernel_device import KernelDevice
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.serving.executor_messages import (
     answer_message,
     BATCH,

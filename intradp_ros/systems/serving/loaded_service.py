@@ -26,8 +26,8 @@ from intradp_ros.profiling.rounds import bind_whole, whole_kernel
 from intradp_ros.runtime.models.catalogue import ModelSpec, ModelSpecError
 from intradp_ros.runtime.models.model import AS_GRAPH
 from intradp_ros.runtime.requests.infer_requests import DTYPES
-from intradp_ros.split.calls.kernel_device import KernelDevice
-from intradp_ros.split.calls.on_device import split_for
+from intradp_ros.split.kernel_device import KernelDevice
+from intradp_ros.split.on_device import split_for
 from intradp_ros.systems.serving.service import TensorSpec
 
 #: Runs by which a batch is measured, and the seconds after which there are enough.
