@@ -25,7 +25,7 @@ STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 # Directories too: their time changes when a file is removed.
-SOURCES := $(shell find intradp_ros intradp_lab action msg srv launch config cmake \
+SOURCES := $(shell find intradp_ros intradp_lab src action msg srv launch config cmake \
 	\( -name __pycache__ -o -path intradp_lab/build -o -name '*.egg-info' \) -prune -o -print) \
 	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 

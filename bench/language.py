@@ -6,7 +6,7 @@ Language models over several devices, in figures: ``python bench/language.py PAR
 
 Parts (Linux, as root where devices are processes):
 
-blocks    a token through the blocks: the library's modules, the thinner ones, matrices alone
+blocks    a token through the blocks: module by module, fused, matrices alone
 batch     8 requests at once against one; 1,000 short requests, and the memory after them
 at_once   8 requests at once against one, on three device processes with half a core each
 tokens    5 prompts x 32 tokens x 3 devices: resident, streaming, moved, switched, killed
@@ -33,7 +33,6 @@ import time
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 
 from intradp_lab.language.demo_scene import (
     FLOOR,
@@ -56,8 +55,10 @@ from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.requests.admission import AdmissionLimits
 from intradp_ros.systems.language.block_math import KvPages, LaneRun, LibraryBlocks
 from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.fused_blocks import FusedBlocks
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.import_model import load_tokenizer, store_model
+from intradp_ros.systems.language.kernels import kernels
 from intradp_ros.systems.language.lanes import Lane, Part
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.manifest import Manifest
@@ -65,7 +66,6 @@ from intradp_ros.systems.language.measure import measure_blocks
 from intradp_ros.systems.language.planner import build, Choice, Share
 from intradp_ros.systems.language.role import LanguageOptions
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
-from intradp_ros.systems.language.thin_blocks import ThinBlocks
 
 NAMES = ('rover', 'drone', 'dock')
 PROMPTS = ('What is the capital of France?', 'Name three colours.', 'How does a robot see?',
@@ -89,11 +89,11 @@ def blocks(folder: Path) -> dict[str, Any]:
     made = opened(Scene(RESIDENT))
     manifest, store = made.manifest, made.store
     data = [_bytes(store, file.digest) for file in manifest.blocks]
-    kinds = {'library': LibraryBlocks(manifest), 'thin': ThinBlocks(manifest)}
+    kinds = {'modules': LibraryBlocks(manifest), 'fused': FusedBlocks(manifest)}
     runs = {name: [kind.bind(k, file.views(data[k])) for k, file in enumerate(manifest.blocks)]
             for name, kind in kinds.items()}
     matrices = [t for file, own in zip(manifest.blocks, data)
-                for t in file.views(own).values() if t.dim() == 2]
+                for t in file.views(own).values() if len(t.shape) == 2]
     kv = KvPages(manifest, range(manifest.layers), 64)
     best: dict[str, float] = {}
     with torch.inference_mode():
@@ -110,7 +110,7 @@ def blocks(folder: Path) -> dict[str, Any]:
                 rows = {m.shape[1]: torch.randn(count, m.shape[1]) for m in matrices}
                 start = time.perf_counter()
                 for matrix in matrices:
-                    F.linear(rows[matrix.shape[1]], matrix)
+                    kernels().product(rows[matrix.shape[1]], matrix)
                 _least(best, f'matrices alone, {count} tokens', start)
     head = measure_blocks(manifest, store)
     return {**{name: 1e3 * seconds for name, seconds in best.items()}, 'head': 1e3 * head.head,

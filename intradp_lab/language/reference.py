@@ -15,18 +15,19 @@ from intradp_ros.systems.language.manifest import Manifest
 
 
 def whole_model(manifest: Manifest, store: BlobStore) -> Any:
-    """Return the model with all its weights, read from blobs."""
+    """Return the model with all its weights, read from blobs and made float32."""
     transformers = library()
     plain = dict(manifest.config)
     config = transformers.AutoConfig.for_model(plain.pop('model_type'), **plain)
     with torch.device('meta'):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=manifest.dtype)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     state: dict[str, torch.Tensor] = {}
 
     def put(prefix: str, file: Any) -> None:
         data = store.load(file.digest)
         assert data is not None
-        state.update({prefix + name: tensor for name, tensor in file.views(data).items()})
+        state.update({prefix + name: stored.floats()
+                      for name, stored in file.views(data).items()})
     for number, file in enumerate(manifest.blocks):
         put(f'model.layers.{number // 2}.', file)
     put('model.', manifest.embedding)

@@ -24,7 +24,7 @@ from intradp_ros.core.processes import Child, Command, starter
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ('CMakeLists.txt', 'LICENSE', 'action', 'cmake', 'config', 'intradp_ros', 'launch',
-           'msg', 'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'srv', 'test',
+           'msg', 'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'src', 'srv', 'test',
            'tools')
 EXECUTABLES = ('bin/intradp', *(f'lib/intradp_ros/{path.stem}'
                                 for path in sorted(ROOT.glob('intradp_ros/nodes/*/*_node.py'))))
@@ -149,6 +149,13 @@ def test_messages_and_modules_are_imported_side_by_side(workspace: Workspace) ->
     for module in ('package', 'messages', 'graph'):
         assert workspace.prefix in Path(found[module]).parents
     assert Path(found['graph']).is_symlink() == workspace.symlinks
+
+
+def test_the_kernels_of_language_models_are_compiled(workspace: Workspace) -> None:
+    name = in_workspace(workspace, 'python', '-c',
+                        'from intradp_ros.systems.language.kernels import kernels\n'
+                        'print(kernels().name)').splitlines()[-1]
+    assert name in ('avx512', 'avx2', 'neon', 'portable')
 
 
 def test_the_written_init_wins_over_the_generated_one(workspace: Workspace) -> None:

@@ -22,7 +22,7 @@ PROJECT = declared()['project']
 MANIFEST = ElementTree.parse(ROOT / 'package.xml').getroot()
 CITATION = yaml.safe_load((ROOT / 'CITATION.cff').read_text())
 #: What `pip install` builds from, and what people read.
-NEEDED = ('action', 'cmake', 'config', 'intradp_ros', 'launch', 'msg', 'srv', 'doc')
+NEEDED = ('action', 'cmake', 'config', 'intradp_ros', 'launch', 'msg', 'src', 'srv', 'doc')
 
 
 def test_all_places_state_the_same_version() -> None:

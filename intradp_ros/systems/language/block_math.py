@@ -4,26 +4,33 @@
 """
 Half a decoder layer over packed tokens of several requests: the modules of `transformers`.
 
-Projections, norms and rotary tables are the library's own; attention is computed
-here, request by request, over keys and values in pages.
+What the library's modules consist of (matrices, norms, activations) is put in their place from
+`kernels`, with weights as they are stored; attention is computed request by request, over keys
+and values in pages.  Each token's numbers are the same whatever is computed with it.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 import inspect
-import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn, Tensor
-import torch.nn.functional as F  # noqa: N812
 
-from intradp_ros.systems.language.families import check_family, library
+from intradp_ros.systems.language.families import check_family, FamilyError, library
+from intradp_ros.systems.language.kernels import GELU_TANH, kernels, LaneView, SILU
 from intradp_ros.systems.language.lanes import Lane, PAGE, page_runs
-from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.manifest import COMPUTED, Manifest
+from intradp_ros.systems.language.stored import Stored
 
 _ATTENTION = 'intradp_pages'
+#: Positions whose angles are computed at once, always the same ones; blocks of them that are kept.
+_ANGLES, _KEPT = 512, 32
+ACTIVATIONS = {'SiLU': SILU, 'SiLUActivation': SILU, 'GELUTanh': GELU_TANH,
+                'NewGELUActivation': GELU_TANH}
 #: Computes a block: hidden states (tokens x width) of a lane, to the same.
 Run = Callable[[Tensor, 'LaneRun'], Tensor]
 
@@ -34,8 +41,8 @@ class KvPages:
     def __init__(self, manifest: Manifest, layers: Iterable[int], pages: int) -> None:
         shape = manifest.kv_heads, pages * PAGE, manifest.head_dim
         self.pages, self.used = pages, 0  # pages that a lane has named so far
-        self.layers = {layer: (torch.zeros(shape, dtype=manifest.dtype),
-                               torch.zeros(shape, dtype=manifest.dtype)) for layer in layers}
+        self.layers = {layer: (torch.zeros(shape, dtype=COMPUTED),
+                               torch.zeros(shape, dtype=COMPUTED)) for layer in layers}
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Take keys and values (heads x tokens x dim) of a layer from its first page on."""
@@ -68,6 +75,21 @@ class LaneRun:
         first = self._places[0] if self._places else 0
         self._follow = self._places == list(range(first, first + len(self._places)))
         self._index = torch.tensor(self._places)
+        begins = np.cumsum([0, *(len(part.pages) for part in parts)])[:len(parts)]
+        self._arrays = (self.positions[0].numpy().astype(np.int32),
+                        np.repeat(begins, [part.count for part in parts]).astype(np.int64),
+                        np.array([page for part in parts for page in part.pages], np.int32))
+        self._view = LaneView(len(self._places), *(each.ctypes.data for each in self._arrays))
+
+    def view(self, layer: int, angles: tuple[Tensor, Tensor] | None = None) -> LaneView:
+        """Return the lane as the compiled library sees it; valid until the next call."""
+        keys, values = self.kv.layers[layer]
+        view = self._view
+        view.keys, view.values = keys.data_ptr(), values.data_ptr()
+        view.group_stride = keys.stride(0)
+        if angles is not None:
+            view.cosines, view.sines = angles[0].data_ptr(), angles[1].data_ptr()
+        return view
 
     def store(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Put keys and values (heads x tokens x dim) of all parts into their pages."""
@@ -105,47 +127,6 @@ class LaneRun:
         return self.masks[number, window]
 
 
-def attend(run: LaneRun, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
-           scaling: float, window: int | None = None, softcap: float | None = None) -> Tensor:
-    """
-    Return attention (tokens x heads x dim) of packed queries (heads x tokens x dim).
-
-    New keys and values are stored first; each part sees those of its own request.
-    """
-    run.store(layer, keys, values)
-    parts = run.lane.parts
-    if len(parts) == 1:
-        return _attend(run, layer, 0, queries, scaling, window, softcap)
-    row, out = 0, []
-    for number, part in enumerate(parts):
-        out.append(_attend(run, layer, number, queries[:, row:row + part.count], scaling, window,
-                           softcap))
-        row += part.count
-    return torch.cat(out)
-
-
-def _attend(run: LaneRun, layer: int, number: int, queries: Tensor, scaling: float,
-            window: int | None, softcap: float | None) -> Tensor:
-    keys, values = run.gathered(layer, number)
-    mask = run.mask(number, window)
-    heads, count, dim = queries.shape
-    groups = keys.shape[0]
-    if softcap is None and count > 1:
-        found = F.scaled_dot_product_attention(
-            queries.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask,
-            scale=scaling, enable_gqa=heads != groups)
-        return found[0].transpose(0, 1)
-    scores = queries.reshape(groups, heads // groups * count, dim) @ keys.transpose(1, 2)
-    scores = scores * scaling
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    if mask is not None:
-        scores = scores.view(groups, heads // groups, count, -1).masked_fill(
-            ~mask, -math.inf).view(scores.shape)
-    weights = torch.softmax(scores, -1, dtype=torch.float32).to(values.dtype)
-    return (weights @ values).view(heads, count, dim).transpose(0, 1)
-
-
 class LibraryBlocks:
     """
     Blocks of a model as `transformers` computes them.
@@ -171,64 +152,78 @@ class LibraryBlocks:
         with torch.device('cpu'):
             self._rotary = getattr(self._classes, f'{self.family.prefix}RotaryEmbedding')(
                 self.config)
+        self._angles = lru_cache(_KEPT)(self._make_angles)
         by_kind = 'layer_type' in inspect.signature(self._rotary.forward).parameters
         self._types = getattr(self.config, 'layer_types', None) if by_kind else None
 
-    def bind(self, block: int, tensors: Mapping[str, Tensor]) -> Run:
+    def bind(self, block: int, tensors: Mapping[str, Stored]) -> Run:
         """Return what computes a block with weights that lie in these tensors."""
         module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
-        put_tensors(module, tensors)
+        put_stored(module, tensors)
         module.eval()
         if is_mlp:
             return self._mlp(module)
         return self._attention(module, self._types[layer] if self._types else '')
 
-    def check(self, block: int, tensors: Mapping[str, Tensor]) -> Any:
+    def check(self, block: int, tensors: Mapping[str, Stored]) -> Any:
         """Return a block's layer without weights; ValueError if these are not its tensors."""
         layer, is_mlp = divmod(block, 2)
         with torch.device('meta'):
             module = self._layer(self.config, layer)
         wanted = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()
                   if self.family.of_attention(name) != bool(is_mlp)}
-        if wanted != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+        if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
             raise ValueError(f'block {block} has not the tensors of a model like this')
         return module
 
-    def embedding(self, tensors: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+    def embedding(self, tensors: Mapping[str, Stored]) -> Callable[[Tensor], Tensor]:
         """Return what makes hidden states of token ids."""
-        weight = tensors['embed_tokens.weight']
-        scale = torch.tensor(self._manifest.width ** 0.5).to(weight.dtype) \
-            if self.family.scaled else getattr(self.config, 'embedding_multiplier', None)
+        weight, compute = tensors['embed_tokens.weight'], kernels()
+        if weight.shape != (self.config.vocab_size, self._manifest.width):
+            raise ValueError('the embedding has not the shape that a model like this has')
+        scale = self._manifest.width ** 0.5 if self.family.scaled \
+            else getattr(self.config, 'embedding_multiplier', None)
 
         def embed(ids: Tensor) -> Tensor:
-            hidden = F.embedding(ids, weight)
+            hidden = compute.rows(weight, ids)
             return hidden if scale is None else hidden * scale
         return embed
 
-    def head(self, tensors: Mapping[str, Tensor], embedding: Mapping[str, Tensor],
+    def head(self, tensors: Mapping[str, Stored], embedding: Mapping[str, Stored],
              ) -> Callable[[Tensor], Tensor]:
         """Return what makes logits (float32) of hidden states."""
-        with torch.device('meta'):
-            norm = self._norm(self._manifest.width, eps=self.config.rms_norm_eps)
-        put_tensors(norm, {'weight': tensors['norm.weight']})
+        compute, weight = kernels(), tensors['norm.weight']
         matrix = tensors.get('lm_head.weight', embedding['embed_tokens.weight'])
+        if weight.shape != (self._manifest.width,) or \
+                matrix.shape != (self.config.vocab_size, self._manifest.width):
+            raise ValueError('the head has not the tensors of a model like this')
+        eps, offset = float(self.config.rms_norm_eps), norm_offset(self._norm)
         cap = getattr(self.config, 'final_logit_softcapping', None)
         divisor = getattr(self.config, 'logits_scaling', None)
 
         def logits(hidden: Tensor) -> Tensor:
-            found = F.linear(norm(hidden), matrix)
+            found = compute.product(compute.norm(hidden, weight, eps, offset), matrix)
             if divisor is not None:
                 found = found / divisor
-            if cap is not None:
-                found = torch.tanh(found / cap) * cap
-            return found.float()
+            return found if cap is None else compute.capped(found, cap)
         return logits
 
-    def rotary(self, hidden: Tensor, run: LaneRun, kind: str = '') -> tuple[Tensor, Tensor]:
+    def rotary(self, run: LaneRun, kind: str = '') -> tuple[Tensor, Tensor]:
         """Return cosines and sines (1 x tokens x dim) of a lane, for a kind of layers."""
         if kind not in run.rotary:
-            run.rotary[kind] = self._rotary(hidden, run.positions, *((kind,) if kind else ()))
+            pieces = [tuple(table[:, max(part.start - begin, 0):part.stop - begin]
+                            for table in self._angles(kind, begin))
+                      for part in run.lane.parts
+                      for begin in range(part.start // _ANGLES * _ANGLES, part.stop, _ANGLES)]
+            cosines, sines = zip(*pieces)
+            run.rotary[kind] = torch.cat(cosines, 1), torch.cat(sines, 1)
         return run.rotary[kind]
+
+    def _make_angles(self, kind: str, begin: int) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines of some positions: at once, so that none depends on a lane."""
+        positions = torch.arange(begin, begin + _ANGLES).unsqueeze(0)
+        cosines, sines = self._rotary(torch.empty(0), positions, *((kind,) if kind else ()))
+        return cosines.float(), sines.float()
 
     def _attention(self, layer: Any, kind: str) -> Run:
         before, after = (self._norm_of(layer, norm) for norm in self.family.norms[:2])
@@ -237,7 +232,7 @@ class LibraryBlocks:
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
             found, _ = layer.self_attn(
                 hidden_states=before(hidden).unsqueeze(0), lane_run=run,
-                position_embeddings=self.rotary(hidden, run, kind), attention_mask=None,
+                position_embeddings=self.rotary(run, kind), attention_mask=None,
                 position_ids=run.positions)
             out = after(found[0])
             return hidden + (out if share is None else out * share)
@@ -258,16 +253,104 @@ class LibraryBlocks:
         return found
 
 
-def put_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Let a module's parameters of these names be these tensors."""
-    for name, tensor in tensors.items():
-        path, _, leaf = name.rpartition('.')
-        module.get_submodule(path).register_parameter(leaf, nn.Parameter(tensor, False))
+class _Linear(nn.Module):
+    """In the place of `nn.Linear`."""
+
+    def __init__(self, weight: Stored, bias: Stored | None) -> None:
+        super().__init__()
+        self._weight, self._bias, self._kernels = weight, bias, kernels()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the product of the last dimension."""
+        found = self._kernels.product(x.reshape(-1, x.shape[-1]), self._weight, self._bias)
+        return found.view(*x.shape[:-1], -1)
+
+
+class _Norm(nn.Module):
+    """In the place of a root mean square norm of the library."""
+
+    def __init__(self, weight: Stored, eps: float, offset: float) -> None:
+        super().__init__()
+        self._weight, self._eps, self._offset, self._kernels = weight, eps, offset, kernels()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return it, normed over the last dimension."""
+        return self._kernels.norm(x, self._weight, self._eps, self._offset)
+
+
+class _Activation(nn.Module):
+    """In the place of an activation."""
+
+    def __init__(self, kind: int) -> None:
+        super().__init__()
+        self._kind, self._kernels = kind, kernels()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activation of each number."""
+        return self._kernels.activated(self._kind, x)
+
+
+def put_stored(module: nn.Module, tensors: Mapping[str, Stored]) -> None:
+    """
+    Put kernels in the place of a module's matrices, norms and activations.
+
+    Raises
+    ------
+    FamilyError
+        If a tensor belongs to something else.
+
+    """
+    left = set(tensors)
+    for path, part in list(module.named_modules()):
+        weight, bias = tensors.get(f'{path}.weight'), tensors.get(f'{path}.bias')
+        made: nn.Module
+        if weight is not None and isinstance(part, nn.Linear):
+            made = _Linear(weight, bias)
+        elif weight is not None and type(part).__name__.endswith('RMSNorm'):
+            made = _Norm(weight, norm_eps(part), norm_offset(part.__class__))
+        elif type(part).__name__ in ACTIVATIONS:
+            made = _Activation(ACTIVATIONS[type(part).__name__])
+        else:
+            continue
+        left -= {f'{path}.weight', f'{path}.bias'}
+        above, _, name = path.rpartition('.')
+        setattr(module.get_submodule(above), name, made)
+    if left:
+        raise FamilyError(f'weights that are of no matrix and no norm: {sorted(left)[0]}')
+
+
+def norm_eps(norm: nn.Module) -> float:
+    """Return what a norm of the library adds to the mean of squares."""
+    return float(getattr(norm, 'variance_epsilon', getattr(norm, 'eps', 0.0)))
+
+
+@cache
+def norm_offset(kind: Any) -> float:
+    """
+    Return what a kind of norms of the library adds to its weights: 0 or 1.
+
+    Raises
+    ------
+    FamilyError
+        If it computes something else.
+
+    """
+    x, weight = torch.linspace(-2.0, 3.0, 24).view(3, 8), torch.linspace(-1.0, 2.0, 8)
+    with torch.device('cpu'), torch.no_grad():
+        norm = kind(8, eps=1e-3)
+        norm.weight.copy_(weight)
+        found = norm(x)
+    plain = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3)
+    for offset in (0.0, 1.0):
+        if torch.allclose(found, plain * (weight + offset), atol=1e-5):
+            return offset
+    raise FamilyError(f'norms of the kind {kind.__name__} are not understood')
 
 
 def _library_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: object,
                        lane_run: LaneRun, scaling: float, sliding_window: int | None = None,
                        softcap: float | None = None, **_: object) -> tuple[Tensor, None]:
     """Take the place of the library's attention, for one packed row of tokens."""
-    return attend(lane_run, module.layer_idx, query[0], key[0], value[0], scaling, sliding_window,
-                  softcap).unsqueeze(0), None
+    lane_run.store(module.layer_idx, key[0], value[0])
+    return kernels().attend(lane_run, module.layer_idx, query[0], scaling, sliding_window,
+                            softcap).unsqueeze(0), None

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from intradp_ros.systems.language.families import library
+from intradp_ros.systems.language.stored import Stored, StoredType
 
 #: Returns a tensor of a checkpoint by its name; KeyError if there is none.
-Find = Callable[[str], torch.Tensor]
+Find = Callable[[str], torch.Tensor | Stored]
 EMBEDDING, MATRIX = 'model.embed_tokens.weight', 'lm_head.weight'
 #: Keys of configurations that say nothing of what is computed.
 _VOLATILE = frozenset((
@@ -44,15 +45,14 @@ class Checkpoint:
     """
     Files of a model.
 
-    `config` is plain data for `transformers.AutoConfig`; `shapes` are those of all tensors that
-    belong to the text model, by the library's names; `dtype` is the precision that the library
-    loads them in; `generation` is what `generate` would do; `tokenizer` are files by name.
+    `config` is plain data for `transformers.AutoConfig`; `tensors` are types and shapes of all
+    that belong to the text model, by the library's names; `generation` is what `generate` would
+    do; `tokenizer` are files by name.
     """
 
     config: Mapping[str, Any]
-    shapes: Mapping[str, tuple[int, ...]]
+    tensors: Mapping[str, tuple[StoredType, tuple[int, ...]]]
     find: Find
-    dtype: torch.dtype
     generation: Mapping[str, Any]
     tokenizer: Mapping[str, str] | None = field(default=None, repr=False)
 

@@ -24,6 +24,7 @@ from intradp_ros.systems.language.checkpoint import (
     plain_config,
 )
 from intradp_ros.systems.language.families import check_family, FamilyError, library
+from intradp_ros.systems.language.stored import FLOAT32, OF_DTYPE
 
 CONFIG, WEIGHTS, INDEX = 'config.json', 'model.safetensors', 'model.safetensors.index.json'
 #: Files that make a tokenizer: of text, and of bytes; those of which one must be there.
@@ -34,8 +35,9 @@ _VOCABULARIES = ('tokenizer.json', 'vocab.json', *TOKENIZER_BYTES)
 #: What stands before the text of a file of bytes.
 BASE64 = 'base64:'
 _POINTER = b'version https://git-lfs'
-_DTYPES = {'F64': torch.float64, 'F32': torch.float32, 'F16': torch.float16,
-           'BF16': torch.bfloat16}
+#: Types of safetensors, and what they are stored as: double precision as float32.
+_TYPES = {'F64': FLOAT32, 'F32': FLOAT32, 'F16': OF_DTYPE[torch.float16],
+          'BF16': OF_DTYPE[torch.bfloat16]}
 
 
 def check_pointer(path: Path) -> None:
@@ -71,16 +73,17 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
         raise _refused(folder / CONFIG, error) from None
     plain['tie_word_embeddings'] = bool(getattr(whole, 'tie_word_embeddings', False))
     files = _weight_files(folder)
-    first = next((_DTYPES[kind] for file in files.values() for kind, _ in file.values()
-                  if kind in _DTYPES), torch.float32)
-    stated = getattr(whole, 'dtype', None) or getattr(config, 'dtype', None)
     where = {name: path for path, file in files.items() for name in file}
     names = _text_names(where, config is not whole)
     find = _finder({name: (where[full], full) for name, full in names.items()})
-    return Checkpoint(
-        plain, {name: files[where[full]][full][1] for name, full in names.items()}, find,
-        stated if isinstance(stated, torch.dtype) else first, generation,
-        _tokenizer_files(folder, raw))
+    tensors = {}
+    for name, full in names.items():
+        kind, shape = files[where[full]][full]
+        if kind not in _TYPES:
+            raise ImportModelError(f'{where[full]}: {full} is of {kind}; quantised weights are '
+                                   'taken as GGUF only: take the original weights')
+        tensors[name] = _TYPES[kind], shape
+    return Checkpoint(plain, tensors, find, generation, _tokenizer_files(folder, raw))
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
@@ -190,7 +193,7 @@ def _finder(where: Mapping[str, tuple[Path, str]]) -> Find:
         path, full = where[name]
         with safe_open(path, framework='pt') as file:
             tensor: torch.Tensor = file.get_tensor(full)
-            return tensor
+            return tensor.float() if tensor.dtype == torch.float64 else tensor
     return find
 
 

@@ -21,7 +21,7 @@ from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.core.limits import MAX_SECONDS
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.language.lanes import Lane, lane_bytes, PAGE, read_lane
-from intradp_ros.systems.language.manifest import Manifest, MAX_LAYERS
+from intradp_ros.systems.language.manifest import COMPUTED, Manifest, MAX_LAYERS
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
@@ -107,7 +107,7 @@ class Arriving:
         if data is None:
             return None
         stage, number = divmod(chunk.transfer, MAX_LANES)
-        width, dtype = self._manifest.width, self._manifest.dtype
+        width = self._manifest.width
         try:
             base, lanes, step = _HEAD.unpack_from(
                 raw := bytes(data[:MAX_DESCRIPTION].numpy().data))
@@ -123,7 +123,7 @@ class Arriving:
                 or not all(0 <= seconds < MAX_SECONDS for seconds in waits):
             raise MalformedFrameError(f'{hidden.nbytes} bytes for {rows} tokens', 'size')
         return Passing(chunk.inference, stage, number, base, lanes, step, lane,
-                       hidden.clone().view(dtype).view(rows, width), waits)
+                       hidden.clone().view(COMPUTED).view(rows, width), waits)
 
     def _cache(self, chunk: Chunk) -> MovedCache | None:
         data = self._caches.add(chunk)
@@ -133,7 +133,7 @@ class Arriving:
         both, known = data[_CACHE_HEAD.size:], self._manifest
         if tokens > self._tokens or both.nbytes != tokens * known.kv_bytes:
             raise MalformedFrameError(f'{both.nbytes} bytes for {tokens} tokens', 'size')
-        keys, values = both.clone().view(known.dtype).view(2, known.kv_heads, tokens,
+        keys, values = both.clone().view(COMPUTED).view(2, known.kv_heads, tokens,
                                                            known.head_dim)
         return MovedCache(chunk.inference, base, keys, values)
 

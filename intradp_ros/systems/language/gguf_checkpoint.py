@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A GGUF file, read by `transformers`; what the library passes over is read here, or refused.
+What a GGUF file says of its model, and its tensors by the names of `transformers`.
 
-The library leaves out how positions are scaled, sizes of heads and windows, and makes up
-tensors that a file lacks.
+The library reads the configuration; what it passes over is read here, or refused: how positions
+are scaled, sizes of heads and windows.
 """
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from intradp_ros.systems.language.checkpoint import (
 )
 from intradp_ros.systems.language.families import check_family, library, MissingPackageError
 from intradp_ros.systems.language.folder_checkpoint import BASE64, check_pointer
+from intradp_ros.systems.language.gguf_file import read_gguf
+from intradp_ros.systems.language.stored import Stored
 
 TOKENIZER = 'tokenizer.gguf'
 _MAGIC = b'GGUF'
@@ -52,9 +54,9 @@ def is_gguf(path: Path) -> bool:
         return path.suffix.lower() == '.gguf' or file.read(len(_MAGIC)) == _MAGIC
 
 
-def gguf_checkpoint(path: Path, dtype: torch.dtype) -> Checkpoint:
+def gguf_checkpoint(path: Path) -> Checkpoint:
     """
-    Return what a file holds, its weights in a precision.
+    Return what a file holds, its weights as they are stored there.
 
     Raises
     ------
@@ -79,25 +81,23 @@ def gguf_checkpoint(path: Path, dtype: torch.dtype) -> Checkpoint:
         if isinstance(error, ImportModelError):
             raise
         raise ImportModelError(f'{path}: {" ".join(str(error).split())[:300]}') from None
-    shapes = {ours: needed[ours] for theirs, ours in known.items() if theirs in file.tensors}
-    shapes |= {name: () for name in file.tensors if name not in known and name != _FREQUENCIES}
-    loaded: dict[str, torch.Tensor] = {}
+    named = {known.get(theirs, theirs): theirs for theirs in file.tensors
+             if theirs != _FREQUENCIES}
 
-    def find(name: str) -> torch.Tensor:
-        if not loaded:
-            loaded.update(_loaded(where, path, dtype, plain))
-        return loaded[name]
+    def find(name: str) -> Stored:
+        return file.as_the_library_has_it(named[name], plain)
     ends = [int(file.said[key]) for end in _ENDS
             if (key := f'tokenizer.ggml.{end}') in file.said]
     generation = generation_of(transformers.GenerationConfig(
         eos_token_id=list(dict.fromkeys(ends)) or None))
     tokenizer = {TOKENIZER: BASE64 + base64.b64encode(file.tokenizer()).decode()} \
         if 'tokenizer.ggml.tokens' in file.said else None
-    return Checkpoint(plain, shapes, find, dtype, generation, tokenizer)
+    return Checkpoint(plain, {name: (file.tensors[theirs].type, file.tensors[theirs].shape)
+                              for name, theirs in named.items()}, find, generation, tokenizer)
 
 
 class _GgufFile:
-    """What stands before a file's weights: `said`, and the shapes of its `tensors`."""
+    """What a file says of its model (`said`), and its `tensors` by its own names."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -105,7 +105,7 @@ class _GgufFile:
         except ModuleNotFoundError as error:
             raise MissingPackageError(f'GGUF files need the package {error.name}: '
                                       "pip install 'intradp-ros[language]'") from None
-        self.path = path
+        self.path, self.tensors = path, read_gguf(path)
         try:
             reader = self._library.GGUFReader(path)
             self._fields = reader.fields
@@ -114,10 +114,8 @@ class _GgufFile:
                 if not key.startswith('tokenizer.ggml.') or len(field.data) == 1}
             self.said = {**self.said, **{key: True for key in reader.fields
                                          if key not in self.said}}
-            self.tensors = {tensor.name: tuple(int(size) for size in reversed(tensor.shape))
-                            for tensor in reader.tensors}
-            self._frequencies = next((torch.tensor(tensor.data.copy()) for tensor in reader.tensors
-                                      if tensor.name == _FREQUENCIES), None)
+            self._frequencies = self.tensors[_FREQUENCIES].floats() \
+                if _FREQUENCIES in self.tensors else None
             self.architecture = str(self.said['general.architecture'])
         except Exception as error:  # noqa: B902 - of numpy and others, where a file is cut off
             raise ImportModelError(f'{path} is not a whole GGUF file ({type(error).__name__}: '
@@ -175,6 +173,18 @@ class _GgufFile:
                 found[f'{theirs}.{leaf}'] = full
         return found
 
+    def as_the_library_has_it(self, name: str, plain: Mapping[str, Any]) -> Stored:
+        """Return a tensor: of Llama queries and keys are turned, of Gemma norms have 1 more."""
+        tensor = self.tensors[name]
+        part = name.split('.')[-2]
+        if self.architecture == 'llama' and part in ('attn_q', 'attn_k'):
+            heads = plain['num_attention_heads'] if part == 'attn_q' else \
+                plain.get('num_key_value_heads') or plain['num_attention_heads']
+            return tensor.order(_unturned(tensor.shape[0], int(heads)))
+        if self.architecture.startswith('gemma') and part.endswith('norm'):
+            return Stored.of(tensor.floats() - 1)
+        return tensor
+
     def tokenizer(self) -> bytes:
         """Return a GGUF file of nothing but the tokenizer."""
         fields = [field for key, field in self._fields.items()
@@ -183,20 +193,6 @@ class _GgufFile:
         return head + b''.join(part.tobytes() for field in fields for part in field.parts)
 
 
-def _loaded(where: Mapping[str, Any], path: Path, dtype: torch.dtype, plain: Mapping[str, Any],
-            ) -> dict[str, torch.Tensor]:
-    """Return the weights of a file; ImportModelError if the library made some up."""
-    transformers = library()
-    try:
-        model, report = transformers.AutoModelForCausalLM.from_pretrained(
-            **where, dtype=dtype, output_loading_info=True,
-            config=transformers.AutoConfig.for_model(**plain))
-    except Exception as error:  # noqa: B902 - whatever the library says of the file
-        raise ImportModelError(f'{path} cannot be read by transformers: '
-                               f'{" ".join(str(error).split())[:300]}') from None
-    lost = sorted({str(key) for part in ('missing_keys', 'mismatched_keys')
-                   for key in report.get(part) or ()})
-    if lost:
-        raise ImportModelError(f'{path}: transformers does not read {", ".join(lost[:2])}')
-    found: dict[str, torch.Tensor] = model.state_dict()
-    return found
+def _unturned(rows: int, heads: int) -> torch.Tensor:
+    """Return where in a file the rows are that the library has one after another."""
+    return torch.arange(rows).view(heads, rows // heads // 2, 2).transpose(1, 2).reshape(-1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 import json
-import math
 from pathlib import Path
 import re
 import tempfile
@@ -32,15 +31,16 @@ from intradp_ros.systems.language.folder_checkpoint import (
     TOKENIZER_TEXTS,
 )
 from intradp_ros.systems.language.gguf_checkpoint import gguf_checkpoint, is_gguf, TOKENIZER
+from intradp_ros.systems.language.kernels import kernels
 from intradp_ros.systems.language.manifest import (
     BlockFile,
-    DTYPES,
     layout,
     Manifest,
     manifest_text,
     MAX_TENSORS,
     read_manifest,
 )
+from intradp_ros.systems.language.stored import OF_DTYPE, Stored
 
 #: Stores bytes (flat, uint8); returns their SHA-256.
 Put = Callable[[torch.Tensor], str]
@@ -58,9 +58,9 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None, name:
     """
     Turn a model into blobs, its manifest among them; the manifest's digest is the model's.
 
-    `source` is a folder with ``config.json`` and safetensors, or a GGUF file.  Weights become of
-    `dtype`, without one what the library makes of them (of GGUF: float32).  `room` is called with
-    the bytes of all weights before anything is stored, and may raise.
+    `source` is a folder with ``config.json`` and safetensors, or a GGUF file.  Weights stay as
+    they are stored, or become of `dtype`; no more than a blob of them is in memory at a time.
+    `room` is called with the bytes of all weights before anything is stored, and may raise.
 
     Raises
     ------
@@ -75,21 +75,19 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None, name:
         raise ImportModelError(f'{source} does not exist: give a folder of safetensors or a '
                                'GGUF file')
     if is_gguf(source):
-        found = gguf_checkpoint(source, dtype or torch.float32)
+        found = gguf_checkpoint(source)
     elif source.is_dir():
         found = folder_checkpoint(source)
     else:
         raise ImportModelError(f'{source} is neither a folder of safetensors nor a GGUF file')
-    kind = dtype or found.dtype
-    if kind not in DTYPES.values():
-        raise ImportModelError(f'{source}: weights of {kind}: say --dtype, one of '
-                               + ', '.join(DTYPES))
-    check_tensors(source, found.config, found.shapes)
+    check_tensors(source, found.config, {name: shape for name, (_, shape) in
+                                         found.tensors.items()})
     if found.tokenizer:
         _check_tokenizer(source, found.tokenizer)
-    room(sum(math.prod(shape) for shape in found.shapes.values()) * kind.itemsize)
-    return store_model(name or model_name(source), found.config, found.find, tuple(found.shapes),
-                       put, kind, found.tokenizer, found.generation)
+    room(sum((OF_DTYPE[dtype] if dtype else type_).nbytes(shape)
+             for type_, shape in found.tensors.values()))
+    return store_model(name or model_name(source), found.config, found.find, tuple(found.tensors),
+                       put, dtype, found.tokenizer, found.generation)
 
 
 def model_name(source: Path) -> str:
@@ -120,25 +118,23 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
             number, rest = int(match[1]), match[2]
             block_of.setdefault((number, not family.of_attention(rest)), []).append(rest)
 
-    def store(tensors: list[tuple[str, torch.Tensor]]) -> BlockFile:
+    def store(tensors: list[tuple[str, Stored]]) -> BlockFile:
         if len(tensors) > MAX_TENSORS:
             raise ImportModelError(f'{name}: a layer of {len(tensors)} tensors')
-        places, nbytes = layout([(n, t.dtype, tuple(t.shape)) for n, t in tensors])
+        places, nbytes = layout([(n, t.type, t.shape) for n, t in tensors])
         data = torch.zeros(nbytes, dtype=torch.uint8)
         for place, (_, tensor) in zip(places, tensors):
-            data[place.offset:place.offset + place.nbytes] = \
-                tensor.contiguous().view(-1).view(torch.uint8)
+            data[place.offset:place.offset + place.nbytes] = tensor.data
         return BlockFile(put(data), nbytes, places)
 
-    def take(full: str) -> torch.Tensor:
+    def take(full: str) -> Stored:
         try:
-            tensor = find(full)
+            found = find(full)
         except KeyError:
             raise ImportModelError(f'{name}: tensor {full} is missing') from None
-        if tensor.dtype not in (*DTYPES.values(), torch.float64):
-            raise ImportModelError(f'{name}: {full} is of {tensor.dtype}; quantised weights are '
-                                   'taken as GGUF only: take the original weights')
-        return tensor if dtype is None else tensor.to(dtype)
+        tensor = found if isinstance(found, Stored) else Stored.of(found)
+        return tensor if dtype in (None, tensor.type.dtype) else \
+            Stored.of(kernels().floats(tensor).to(dtype))
 
     blocks = []
     for layer in range(int(config['num_hidden_layers'])):
@@ -156,15 +152,14 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
     head = [('norm.weight', take('model.norm.weight'))]
     if MATRIX in names or not config.get('tie_word_embeddings'):
         matrix = take(MATRIX)
-        if not config.get('tie_word_embeddings') or not torch.equal(matrix, embedding):
+        if not config.get('tie_word_embeddings') or not matrix.equals(embedding):
             head.append(('lm_head.weight', matrix))  # of tied ones as the library does
     tokenizer_file = None
     if tokenizer:
         data = _bytes(json.dumps(dict(tokenizer), sort_keys=True))
         tokenizer_file = BlockFile(put(data), data.nbytes, ())
-    text = manifest_text(plain, embedding.dtype, blocks,
-                         store([('embed_tokens.weight', embedding)]), store(head), tokenizer_file,
-                         generation)
+    text = manifest_text(plain, blocks, store([('embed_tokens.weight', embedding)]), store(head),
+                         tokenizer_file, generation)
     digest = put(_bytes(text))
     put(_bytes(json.dumps({'format': NAME_FORMAT, 'model': digest, 'name': name[:200]})))
     return read_manifest(text, digest, name)

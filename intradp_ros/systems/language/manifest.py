@@ -11,22 +11,28 @@ not the embedding's) and tokenizer belong to the head device.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 import json
-import math
 from typing import Any
 
 import torch
 
 from intradp_ros.core.limits import check_text, MAX_BLOB, MAX_MODEL_TEXT
+from intradp_ros.systems.language.stored import Stored, STORED_TYPES, StoredType
 
-FORMAT = 'language-model/1'
+FORMAT = 'language-model/2'
+#: What was written before: tensors are float32, bfloat16 or float16.
+OLD_FORMAT = 'language-model/1'
 #: Tensors begin at multiples of this within a blob: aligned for any kernel.
 ALIGNMENT = 64
 MAX_LAYERS, MAX_TENSORS, MAX_CONTEXT, MAX_WIDTH = 1024, 64, 1 << 24, 1 << 24
+#: Types that weights may be turned into.
 DTYPES: Mapping[str, torch.dtype] = {
-    'float32': torch.float32, 'bfloat16': torch.bfloat16, 'float16': torch.float16}
+    name: stored.dtype for name, stored in STORED_TYPES.items() if stored.dtype}
+#: All is computed in it; hidden states, keys and values are of it.
+COMPUTED = torch.float32
 
 
 #: Ends of an answer, and tokens that are never drawn; numbers of a generation configuration.
@@ -46,14 +52,14 @@ class TensorPlace:
     """A tensor within a blob; `offset` in bytes."""
 
     name: str
-    dtype: torch.dtype
+    type: StoredType  # noqa: A003
     shape: tuple[int, ...]
     offset: int
 
     @property
     def nbytes(self) -> int:
         """Return the bytes it takes."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return self.type.nbytes(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,9 @@ class BlockFile:
     nbytes: int
     tensors: tuple[TensorPlace, ...]
 
-    def views(self, data: torch.Tensor) -> dict[str, torch.Tensor]:
+    def views(self, data: torch.Tensor) -> dict[str, Stored]:
         """Return the tensors as views of a blob's bytes (flat, uint8)."""
-        return {t.name: data[t.offset:t.offset + t.nbytes].view(t.dtype).view(t.shape)
+        return {t.name: Stored(data[t.offset:t.offset + t.nbytes], t.type, t.shape)
                 for t in self.tensors}
 
 
@@ -82,7 +88,6 @@ class Manifest:
     name: str
     digest: str
     config: Mapping[str, Any]
-    dtype: torch.dtype
     blocks: tuple[BlockFile, ...]
     embedding: BlockFile
     head: BlockFile
@@ -102,7 +107,7 @@ class Manifest:
     @property
     def hidden_bytes(self) -> int:
         """Return the bytes of one token's hidden state."""
-        return self.width * self.dtype.itemsize
+        return self.width * COMPUTED.itemsize
 
     @property
     def context(self) -> int:
@@ -136,7 +141,7 @@ class Manifest:
     @property
     def kv_bytes(self) -> int:
         """Return the bytes of keys and values that one token takes in one layer."""
-        return 2 * self.kv_heads * self.head_dim * self.dtype.itemsize
+        return 2 * self.kv_heads * self.head_dim * COMPUTED.itemsize
 
     @property
     def head_bytes(self) -> int:
@@ -151,16 +156,25 @@ class Manifest:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of all weights."""
+        """Return the bytes of all weights, as they are stored."""
         return self.head_bytes + sum(block.nbytes for block in self.blocks)
 
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Return the types of matrices; that of most bytes first."""
+        nbytes: Counter[str] = Counter()
+        for file in (*self.blocks, self.embedding, self.head):
+            for tensor in file.tensors:
+                nbytes[tensor.type.name] += tensor.nbytes if len(tensor.shape) > 1 else 0
+        return tuple(name for name, count in nbytes.most_common() if count)
 
-def manifest_text(config: Mapping[str, Any], dtype: torch.dtype, blocks: Sequence[BlockFile],
-                  embedding: BlockFile, head: BlockFile, tokenizer: BlockFile | None,
-                  generation: Mapping[str, Any]) -> str:
+
+def manifest_text(config: Mapping[str, Any], blocks: Sequence[BlockFile], embedding: BlockFile,
+                  head: BlockFile, tokenizer: BlockFile | None, generation: Mapping[str, Any],
+                  ) -> str:
     """Return the text that describes a model, for `read_manifest`: equal models, equal texts."""
     return json.dumps({
-        'format': FORMAT, 'config': dict(config), 'dtype': _name(dtype),
+        'format': FORMAT, 'config': dict(config),
         'blocks': [_to_json(block) for block in blocks], 'embedding': _to_json(embedding),
         'head': _to_json(head), 'tokenizer': tokenizer and _to_json(tokenizer),
         'generation': dict(generation)}, sort_keys=True)
@@ -180,13 +194,13 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
     """
     try:
         data = json.loads(check_text(text, MAX_MODEL_TEXT))
-        if data['format'] != FORMAT:
+        if data['format'] not in (FORMAT, OLD_FORMAT):
             raise ManifestError(f'format {str(data["format"])[:40]!r}, {FORMAT} is understood')
         blocks = tuple(_block(item) for item in _some(data['blocks'], 2 * MAX_LAYERS))
         tokenizer = data['tokenizer']
         config = data['config']
         manifest = Manifest(
-            (name or f'model-{digest[:12]}')[:200], digest, config, DTYPES[data['dtype']], blocks,
+            (name or f'model-{digest[:12]}')[:200], digest, config, blocks,
             _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer),
             _generation(data.get('generation', {})))
         _count(config['hidden_size'], MAX_WIDTH)
@@ -215,29 +229,20 @@ def _generation(data: Any) -> Mapping[str, Any]:
     return dict(data)
 
 
-def layout(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]],
+def layout(tensors: Sequence[tuple[str, StoredType, tuple[int, ...]]],
            ) -> tuple[tuple[TensorPlace, ...], int]:
-    """
-    Return where tensors go in a blob, one after another, and the blob's bytes.
-
-    Those whose bytes are a multiple of `ALIGNMENT` follow without a gap, so that
-    projections that share their input may be read as one matrix.
-    """
+    """Return where tensors go in a blob, one after another, and the blob's bytes."""
     places, end = [], 0
-    for name, dtype, shape in tensors:
+    for name, type_, shape in tensors:
         offset = -(-end // ALIGNMENT) * ALIGNMENT
-        places.append(TensorPlace(name, dtype, shape, offset))
+        places.append(TensorPlace(name, type_, shape, offset))
         end = offset + places[-1].nbytes
     return tuple(places), end
 
 
 def _to_json(block: BlockFile) -> dict[str, Any]:
     return {'digest': block.digest, 'bytes': block.nbytes, 'tensors': [
-        [t.name, _name(t.dtype), list(t.shape), t.offset] for t in block.tensors]}
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix('torch.')
+        [t.name, t.type.name, list(t.shape), t.offset] for t in block.tensors]}
 
 
 def _block(data: Any) -> BlockFile:
@@ -245,12 +250,16 @@ def _block(data: Any) -> BlockFile:
     digest = data['digest']
     if not isinstance(digest, str) or len(digest) != 64 or set(digest) - set('0123456789abcdef'):
         raise ManifestError('a blob that is not named by a SHA-256')
-    places = tuple(TensorPlace(str(name)[:200], DTYPES[dtype], tuple(
+    places = tuple(TensorPlace(str(name)[:200], STORED_TYPES[type_], tuple(
         _count(size, MAX_BLOB) for size in _some(shape, 4)), _count(offset, MAX_BLOB, 0))
-        for name, dtype, shape, offset in _some(data['tensors'], MAX_TENSORS))
+        for name, type_, shape, offset in _some(data['tensors'], MAX_TENSORS))
     for place in places:
         if place.offset % ALIGNMENT or place.offset + place.nbytes > nbytes:
             raise ManifestError(f'tensor {place.name[:40]!r} is not within its blob')
+        if not place.shape or place.shape[-1] % place.type.block \
+                or len(place.shape) == 1 and place.type.dtype is None:
+            raise ManifestError(f'tensor {place.name[:40]!r} of {place.type.name} is not of whole '
+                                'rows of blocks')
     return BlockFile(digest, nbytes, places)
 
 

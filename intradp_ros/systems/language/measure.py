@@ -5,21 +5,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+import math
 import time
 
 import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.systems.language.block_math import KvPages, LaneRun
+from intradp_ros.systems.language.fused_blocks import make_blocks
+from intradp_ros.systems.language.kernels import kernels
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.role import read_head
 from intradp_ros.systems.language.slots import BlockSlot
-from intradp_ros.systems.language.thin_blocks import make_blocks
 
 #: Layers that take turns, so that none of them waits in the processor's cache.
 _LAYERS, _TIMES, _TOKENS = 8, 5, 64
-_MATRIX = 4096
+#: Most bytes that are read to measure the memory's rate.
+_READ = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
         runs.append(blocks.bind(number, slots[-1].views(file)))
     embed, logits, kept = read_head(manifest, blocks, store)
     seconds: tuple[list[float], list[float], list[float]] = ([], [], [])
+    memory = torch.ones(min(_READ, manifest.nbytes) // 4)
+    rate = 0.0
     with torch.inference_mode():
         for _ in range(_TIMES):
             hidden = embed(torch.tensor([1]))
@@ -58,18 +63,23 @@ def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
             start = time.perf_counter()
             logits(hidden).argmax()
             seconds[2].append(time.perf_counter() - start)
+            rate = max(rate, memory_rate(memory))
     del kept
     layer = [min(seconds[kind][k::layers]) for kind in (0, 1) for k in range(layers)]
     attention, mlp = sum(layer[:layers]) / layers, sum(layer[layers:]) / layers
-    return BlockSeconds(attention, mlp, min(seconds[2]), memory_rate())
+    return BlockSeconds(attention, mlp, min(seconds[2]), rate)
 
 
-def memory_rate() -> float:
-    """Return bytes per second of a product of a large matrix with a vector: the best of some."""
-    matrix, vector = torch.ones(_MATRIX, _MATRIX), torch.ones(_MATRIX)
-    best = float('inf')
-    for _ in range(_TIMES + 2):
+def memory_rate(memory: torch.Tensor | None = None) -> float:
+    """
+    Return the bytes per second at which memory is read (float32): the best of some times.
+
+    What is as small as a model that stays in the processor's cache is read from there.
+    """
+    floats = torch.ones(_READ // 4) if memory is None else memory
+    best = math.inf
+    for _ in range(_TIMES):
         start = time.perf_counter()
-        matrix @ vector
+        kernels().read(floats)
         best = min(best, time.perf_counter() - start)
-    return matrix.nbytes / best
+    return floats.nbytes / best

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from intradp_ros.systems.language.lanes import PAGE
-from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 #: Bytes of a slot in addition to its block: the file's header, and whole pages.
@@ -36,7 +36,7 @@ def activation_bytes(manifest: Manifest, tokens: int) -> int:
     """Return the bytes for computing so many tokens of a lane at once."""
     widest = max((shape[0] for block in manifest.blocks[:2] for t in block.tensors
                   if len(shape := t.shape) == 2), default=manifest.width)
-    return tokens * (2 * widest + _COPIES * manifest.width) * manifest.dtype.itemsize
+    return tokens * (2 * widest + _COPIES * manifest.width) * COMPUTED.itemsize
 
 
 def memory_need(plan: SegmentPlan, device: str, manifest: Manifest, tokens: int,

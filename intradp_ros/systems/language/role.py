@@ -18,6 +18,7 @@ from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
 from intradp_ros.systems.language.block_math import LibraryBlocks
 from intradp_ros.systems.language.engine import StageEngine
+from intradp_ros.systems.language.fused_blocks import make_blocks
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.import_model import load_tokenizer
 from intradp_ros.systems.language.manifest import BlockFile, Manifest, ManifestError, read_manifest
@@ -25,7 +26,7 @@ from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.opened import known_name
 from intradp_ros.systems.language.segment_plan import FORMAT, parse_plan, SegmentPlan
 from intradp_ros.systems.language.slots import BlockSlot, Loader
-from intradp_ros.systems.language.thin_blocks import make_blocks
+from intradp_ros.systems.language.stored import Stored
 from intradp_ros.wire.frames import Chunk, Frame, MalformedFrameError
 
 
@@ -233,7 +234,7 @@ def read_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
         If a blob is missing or broken.
 
     """
-    def read(file: BlockFile) -> tuple[BlockSlot, dict[str, Tensor]]:
+    def read(file: BlockFile) -> tuple[BlockSlot, dict[str, Stored]]:
         slot = BlockSlot(store, file.nbytes)
         if store.read_into(file.digest, slot.memory) is None:
             raise PlanError(f'blob {file.digest[:12]} is missing or broken')

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 import threading
 import time
 
-from torch import Tensor
-
 from intradp_ros.blobs.direct_read import Slot
 from intradp_ros.blobs.store import BlobStore, HEADER_BYTES
 from intradp_ros.systems.language.manifest import BlockFile, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
+from intradp_ros.systems.language.stored import Stored
 
 
 class BlockSlot:
@@ -29,7 +28,7 @@ class BlockSlot:
         self.block = self.due = -1
         self.error: Exception | None = None
 
-    def views(self, file: BlockFile) -> dict[str, Tensor]:
+    def views(self, file: BlockFile) -> dict[str, Stored]:
         """Return a block's tensors, as they lie here whenever the block is in the slot."""
         return file.views(self.memory.tensor(HEADER_BYTES, file.nbytes))
 

@@ -13,6 +13,7 @@ import torch
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.systems.language.frames import Arriving, MAX_LANES, Passing, to_chunks
 from intradp_ros.systems.language.lanes import Lane, Part
+from intradp_ros.systems.language.manifest import COMPUTED
 from intradp_ros.wire.frames import MalformedFrameError
 
 
@@ -22,7 +23,7 @@ def manifest(tmp_path_factory):
 
 
 def passing(manifest) -> Passing:
-    hidden = torch.arange(3.0 * manifest.width, dtype=manifest.dtype).view(3, manifest.width)
+    hidden = torch.arange(3.0 * manifest.width, dtype=COMPUTED).view(3, manifest.width)
     return Passing(7, 1, 0, 2, 1, 0, Lane((Part(0, 3, (4,)),)), hidden, (0.5, 0.0))
 
 

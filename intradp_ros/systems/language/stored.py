@@ -1,0 +1,107 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Weights as they are stored: plain numbers, or blocks of few bits with scales as GGUF has them.
+
+They stay so in blobs, in memory and on the way; what computes with them makes floats of few at
+a time.  Blocks lie within a row, so that rows can be taken one by one.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class StoredType:
+    """
+    How numbers are stored: `block` of them in `block_bytes`; `number` is that of GGUF.
+
+    `dtype` is that of torch, None where it has none.
+    """
+
+    name: str
+    number: int
+    block: int
+    block_bytes: int
+    dtype: torch.dtype | None = None
+
+    def nbytes(self, shape: Sequence[int]) -> int:
+        """Return the bytes of a tensor; its rows are of whole blocks."""
+        return math.prod(shape) // self.block * self.block_bytes
+
+
+FLOAT32 = StoredType('float32', 0, 1, 4, torch.float32)
+STORED_TYPES: Mapping[str, StoredType] = {stored.name: stored for stored in (
+    FLOAT32,
+    StoredType('float16', 1, 1, 2, torch.float16),
+    StoredType('bfloat16', 30, 1, 2, torch.bfloat16),
+    StoredType('q4_0', 2, 32, 18),
+    StoredType('q4_1', 3, 32, 20),
+    StoredType('q5_0', 6, 32, 22),
+    StoredType('q5_1', 7, 32, 24),
+    StoredType('q8_0', 8, 32, 34),
+    StoredType('q4_k', 12, 256, 144),
+    StoredType('q5_k', 13, 256, 176),
+    StoredType('q6_k', 14, 256, 210),
+)}
+OF_DTYPE: Mapping[torch.dtype, StoredType] = {
+    stored.dtype: stored for stored in STORED_TYPES.values() if stored.dtype}
+OF_NUMBER: Mapping[int, StoredType] = {stored.number: stored for stored in STORED_TYPES.values()}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stored:
+    """A tensor as it is stored; `data` are its bytes (uint8, flat)."""
+
+    data: Tensor
+    type: StoredType  # noqa: A003
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Stored:
+        """Return a tensor of plain numbers; KeyError for other types."""
+        return cls(tensor.contiguous().view(-1).view(torch.uint8), OF_DTYPE[tensor.dtype],
+                   tuple(tensor.shape))
+
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of a row."""
+        return self.type.nbytes(self.shape[-1:])
+
+    def rows(self, first: int, stop: int) -> Stored:
+        """Return some rows of a matrix."""
+        return Stored(self.data[first * self.row_bytes:stop * self.row_bytes], self.type,
+                      (stop - first, *self.shape[1:]))
+
+    def order(self, rows: Tensor) -> Stored:
+        """Return a copy with its rows in another order (a row of a vector is a number)."""
+        each = self.row_bytes if len(self.shape) > 1 else self.type.block_bytes
+        return Stored(self.data.view(-1, each)[rows].view(-1), self.type, self.shape)
+
+    def equals(self, other: Stored) -> bool:
+        """Return whether another tensor is the same, byte for byte."""
+        return self.type == other.type and self.shape == other.shape \
+            and torch.equal(self.data, other.data)
+
+    def floats(self) -> Tensor:
+        """
+        Return it in float32: the numbers that GGUF's own package makes of it.
+
+        What is float32 is a view.
+        """
+        if self.type.dtype is not None:
+            return self.data.view(self.type.dtype).view(self.shape).float()
+        if not self.data.numel():
+            return torch.empty(self.shape)
+        import gguf  # an extra, for language models
+        with np.errstate(all='ignore'):
+            found = gguf.dequantize(self.data.numpy().reshape(-1, self.row_bytes),
+                                    gguf.GGMLQuantizationType(self.type.number))
+        return torch.from_numpy(np.ascontiguousarray(found)).view(self.shape)

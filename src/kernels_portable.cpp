@@ -1,0 +1,11 @@
+// Copyright 2026 The intradp_ros developers
+// SPDX-License-Identifier: Apache-2.0
+
+#include "lanes_portable.h"
+#include "kernels_of_lanes.h"
+
+const Kernels * portable_kernels()
+{
+  static const Kernels found = KERNELS("portable");
+  return &found;
+}
