@@ -25,6 +25,7 @@ import time
 import traceback
 from typing import IO
 
+from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.processes import module_arguments
 
 #: Seconds between signs of life, and without any after which a child is taken for dead.
@@ -67,6 +68,7 @@ class ChildProcess:
         self.name = name
         self._heard, self._gone, self._silence = heard, gone, silence
         self._log = log
+        self._end = ChildWatch()
         with open(log or os.devnull, 'ab') as errors:
             self._process = subprocess.Popen(
                 [*prefix, *module_arguments(module, *words)],
@@ -139,19 +141,13 @@ class ChildProcess:
 
     def _cause(self, status: int, wrong: str) -> str:
         """Say by what it ended, with the end of its log."""
-        cause = f'silent for {self._silence:g} s' if self._silent else wrong or end_of(status)
+        cause = f'was silent for {self._silence:g} s' if self._silent else \
+            wrong or str(self._end.end(status))
         tail = ''
         if status and self._log:
             with suppress(OSError):
                 tail = self._log.read_text(errors='replace')[-2000:].strip().rpartition('\n')[2]
         return f'{cause}: {tail}' if tail else cause
-
-
-def end_of(status: int) -> str:
-    """Say by what a process ended."""
-    if status == -signal.SIGKILL:
-        return 'killed: by the system where memory ends, or by hand'
-    return f'by signal {-status}' if status < 0 else f'with exit status {status}'
 
 
 class ChildSide:

@@ -59,21 +59,21 @@ def test_messages_of_any_size_come_back_in_order(start):
     assert said.get(timeout=60) == b'<' + large + b'>'
     assert said.get(timeout=60) == b'<print>'
     child.close()
-    assert gone.get(timeout=60) == 'with exit status 0'
+    assert gone.get(timeout=60) == 'ended with code 0'
 
 
 def test_it_says_by_what_it_ended(start):
     child, said, gone = start('echo')
     child.send(b'die')
-    assert gone.get(timeout=60) == 'with exit status 7'
+    assert gone.get(timeout=60) == 'ended with code 7'
     child.send(b'to nobody')
     child, said, gone = start('echo')
     child.send(b'x')
     said.get(timeout=60)
     os.kill(child.pid, signal.SIGSEGV)
-    assert gone.get(timeout=60) == f'by signal {int(signal.SIGSEGV)}'
+    assert gone.get(timeout=60) == 'was ended by SIGSEGV'
     child, said, gone = start('broken')
-    assert gone.get(timeout=60) == 'with exit status 1: RuntimeError: no such model'
+    assert gone.get(timeout=60) == 'ended with code 1: RuntimeError: no such model'
 
 
 def test_a_silent_child_is_killed(start):
@@ -81,4 +81,4 @@ def test_a_silent_child_is_killed(start):
     child.send(b'x')
     said.get(timeout=60)
     child.send(b'stop')
-    assert gone.get(timeout=60) == 'silent for 3 s'
+    assert gone.get(timeout=60) == 'was silent for 3 s'

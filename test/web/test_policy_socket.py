@@ -20,6 +20,7 @@ from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.serving_app import serve
+from intradp_ros.web.serving_client import ServingClient
 from intradp_ros.web.site_link import SiteLinks
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 
@@ -229,3 +230,55 @@ def test_a_site_that_is_full_asks_another_and_outlives_it():
         assert figures['lost'] == figures['in_flight'] == 0
         assert other.described()['services']['pi0']['asked'] == 0
         links.close()
+
+
+def submit_many(client, count, ends, remaining=5.0, gap=0.0):
+    for number in range(count):
+        values = observation(number % 100)
+
+        def heard(end, number=number):
+            assert number not in ends, 'a second end'
+            ends[number] = end
+            if end.fate is InferFate.IN_TIME:
+                np.testing.assert_array_equal(end.tensors['actions'], expected(number % 100))
+        client.submit(InferRequest('pi0', {'images/front': values['images']['front'],
+                                           'state': values['state']}, remaining), heard)
+        time.sleep(gap)
+
+
+def test_a_robot_changes_gateways_and_loses_nothing():
+    with site('a') as (_, first), site('b') as (_, second):
+        places = [f'127.0.0.1:{server.port}' for server in (first, second)]
+        client, ends = ServingClient(places), {}
+        mover = threading.Thread(target=lambda: [
+            (time.sleep(0.1), client.move(places[::step])) for step in (-1, 1, -1, 1)])
+        mover.start()
+        submit_many(client, 60, ends, gap=0.01)
+        mover.join()
+        wait_for(lambda: len(ends) == 60)
+        assert {end.fate for end in ends.values()} == {InferFate.IN_TIME}
+        assert {end.site for end in ends.values()} == {'a', 'b'}
+        client.close()
+
+
+def test_a_robot_whose_gateway_dies_asks_the_next():
+    with site('a') as (gateway, first), site('b') as (_, second):
+        client = ServingClient([f'127.0.0.1:{first.port}', f'127.0.0.1:{second.port}'])
+        ends = {}
+        submit_many(client, 40, ends)
+        wait_for(lambda: ends)
+        first.close()
+        wait_for(lambda: len(ends) == 40)
+        assert {end.fate for end in ends.values()} == {InferFate.IN_TIME}
+        assert 'b' in {end.site for end in ends.values()}
+        client.close()
+
+
+def test_a_robot_without_a_gateway_hears_of_it_in_time():
+    client, ends = ServingClient(['127.0.0.1:9']), {}
+    begun = time.monotonic()
+    submit_many(client, 3, ends, remaining=0.3)
+    wait_for(lambda: len(ends) == 3)
+    assert time.monotonic() - begun < 3
+    assert {end.fate for end in ends.values()} == {InferFate.LATE}
+    client.close()

@@ -49,7 +49,13 @@ from intradp_ros.systems.serving.site_arrays import (
     WOULD_HARM,
 )
 from intradp_ros.systems.serving.site_functions import site_functions, warmed
-from intradp_ros.systems.serving.site_kernels.dispatch import make_rows, MAX_HOPS, note_sent
+from intradp_ros.systems.serving.site_kernels.dispatch import (
+    Flags,
+    make_rows,
+    MAX_HOPS,
+    note_sent,
+    SiteRows,
+)
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.systems.serving.streams import Stream, StreamError
 from intradp_ros.systems.serving.table_book import TableBook
@@ -67,6 +73,8 @@ _WHY = {
     WOULD_BE_LATE: 'would be late', WOULD_HARM: 'would make others late'}
 
 Heard = Callable[[InferEnd], None]
+#: As `site_kernels.dispatch.choose_site`.
+Chooser = Callable[[SiteRows, int, float, Flags, int, float], int]
 
 
 class Link(Protocol):
@@ -137,6 +145,8 @@ class Gateway:
         self._clients: dict[str, int] = {}
         self._streams: dict[tuple[str, str], Stream[Callable[[], None]]] = {}
         self._neighbours = _Neighbours(self.sites, len(services))
+        #: Chooses the next site in place of `choose_site`, for comparisons.
+        self.chooser: Chooser | None = None
         self._counts = [ServiceFates() for _ in services]
         self._specs: dict[int, Opened] = {}
         self._problems: dict[tuple[int, int], str] = {}
@@ -277,7 +287,7 @@ class Gateway:
     def _elsewhere(self, held: _Held, reason: str, when: float, now: float) -> None:
         """Forward a request that has no seat here, or refuse it."""
         held.row = -1
-        target = self._neighbours.target(self._functions, held, now) \
+        target = self._neighbours.target(self.chooser or self._functions.choose_site, held, now) \
             if len(held.path) <= MAX_HOPS else -1
         if target < 0:
             self._end(held, InferEnd(InferFate.REFUSED, reason, retry_after=max(0.0, when - now)),
@@ -636,12 +646,12 @@ class _Neighbours:
         self.links: dict[str, Link] = {}
         self.rows = make_rows(len(sites), services)
 
-    def target(self, functions: Any, held: _Held, now: float) -> int:
+    def target(self, chooser: Chooser, held: _Held, now: float) -> int:
         """Return the site that a request is forwarded to, -1 for none."""
         visited = np.array([name not in self.links or name in held.path for name in self.sites])
         if visited.all():
             return -1
-        return int(functions.choose_site(
+        return int(chooser(
             self.rows, held.service, held.deadline - now, visited,
             held.request.number or held.serial, now))
 

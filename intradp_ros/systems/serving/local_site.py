@@ -52,6 +52,7 @@ class LocalSite:
                        for _ in range(settings.executors)]
         self.gateway = Gateway(site, services, self._lanes, sites, compiled=compiled)
         self._deaths = [0] * len(self._lanes)
+        self._opened: list[set[int]] = [set() for _ in self._lanes]
         self._executors: dict[int, Executor] = {}
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -75,6 +76,7 @@ class LocalSite:
     def opened(self, executor: int, service: int, found: Opened) -> None:
         """Hear that a service is ready."""
         self._deaths[executor] = 0
+        self._opened[executor].add(service)
         name = self._services[service].name
         sizes = ', '.join(f'{b}: {1e3 * seconds:.1f}'
                           for b, seconds in zip(found.sizes, found.seconds))
@@ -95,9 +97,11 @@ class LocalSite:
         self.gateway.lost(executor, why)
         if self._closing.is_set():
             return
+        for service in set(self._lanes[executor]) - self._opened[executor]:
+            self.gateway.failed(executor, service, f'its process {why}')
         wait = min(MOST_WAIT, FIRST_WAIT * 2 ** self._deaths[executor])
         self._deaths[executor] += 1
-        _LOG.error('executor %d is gone (%s); another is started in %.1f s', executor, why, wait)
+        _LOG.error('executor %d %s; another is started in %.1f s', executor, why, wait)
         timer = threading.Timer(wait, self._start, (executor,))
         timer.daemon = True
         timer.start()
@@ -116,5 +120,6 @@ class LocalSite:
                 log = settings.logs / f'executor{number}.log' if settings.logs else None
                 executor = ProcessExecutor(number, services, self, threads=settings.threads,
                                            device=settings.device, log=log)
+            self._opened[number].clear()
             self._executors[number] = executor
             self.gateway.joined(number, executor)
