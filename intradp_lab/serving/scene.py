@@ -83,7 +83,8 @@ def make_models(folder: Path, step: Callable[[str], None]) -> Path:
     """Write archives with batches, the services' file and examples; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     model = mobilenet_v2().eval()
-    lines, examples = ['services:'], {}
+    lines = ['services:']
+    examples: dict[str, Any] = {}
     for name, (side, deadline) in SERVICES.items():
         step(f'capturing MobileNetV2 for {side}x{side} pixels, in batches')
         ladder = capture_ladder(model, (torch.zeros(1, 3, side, side, dtype=torch.uint8),))
