@@ -14,9 +14,16 @@ import torch
 from torch import nn
 import torch.nn.functional as F  # noqa: N812
 
-from intradp_lab.training.one_process import OneProcess, train_alone
+from intradp_lab.training.one_process import once_a_round, OneProcess, train_alone
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.systems.training.base.task import draw_seed, TensorData, TrainingTask
+from intradp_ros.systems.training.base.task import (
+    call,
+    draw_seed,
+    losses_of,
+    samples_of,
+    TensorData,
+    TrainingTask,
+)
 
 SAMPLES = 90
 Order = Callable[[list[int]], list[int]]
@@ -81,9 +88,34 @@ def data_of(model: str, dtype: torch.dtype) -> TensorData:
 
 def train_alone_drawing(task: TrainingTask, order: Order = list) -> OneProcess:
     """Train in one process in plain PyTorch; dropout draws by round, grain and place."""
-    module = copy.deepcopy(task.module)
+    module, once = copy.deepcopy(task.module), once_a_round(task)
     with _drawing(task, module, order):
-        return train_alone(replace(task, module=module), order)
+        return train_alone(replace(task, module=module), order, once)
+
+
+def plain_loop(task: TrainingTask) -> OneProcess:
+    """
+    Train a task as its user would write it: the loss of a whole batch, its way back, a step.
+
+    The task is used up: its module, hooks and all, is what is trained.
+    """
+    module = task.module if task.module.training else task.module.train()
+    optimiser = task.optimiser([(n, p) for n, p in module.named_parameters() if p.requires_grad])
+    found, rates = OneProcess(module), [group['lr'] for group in optimiser.param_groups]
+    for number in range(task.rounds):
+        inputs, targets = task.data.take(
+            samples_of(task.seed, len(task.data), task.batch, number))
+        optimiser.zero_grad()
+        losses, counts = losses_of(task, call(module, inputs), targets, task.batch)
+        loss = losses.sum() / counts.sum()
+        loss.backward()
+        found.norm.append(float(torch.nn.utils.clip_grad_norm_(
+            module.parameters(), task.clip or float('inf'))))
+        for group, rate in zip(optimiser.param_groups, rates):
+            group['lr'] = rate * (task.schedule(number) if task.schedule else 1.0)
+        optimiser.step()
+        found.loss.append(float(loss.detach()))
+    return found
 
 
 def parameters_apart(one: OneProcess, other: OneProcess) -> float:

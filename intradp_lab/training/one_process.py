@@ -5,11 +5,12 @@
 One process that trains everything in plain PyTorch: what every plan's result is compared with.
 
 Nothing of the stages is used here: each grain goes through the module as it is, gradients
-accumulate, and batch norm folds its statistics itself, grain after grain.
+accumulate, and batch norm folds its statistics itself, grain after grain.  Buffers that change
+whatever the samples are change once a round, as in a pass of all its samples.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import copy
 from dataclasses import dataclass, field
 
@@ -35,9 +36,11 @@ class OneProcess:
 
 
 def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = list,
-                ) -> OneProcess:
+                once: Collection[str] | None = None) -> OneProcess:
     """
     Train a task in this process; `order` may sum the grains in another order.
+
+    `once` names buffers that change once a round, where it is known.
 
     Dropout draws from the process' generator, so it is equal to a plan's only without dropout.
     """
@@ -50,12 +53,16 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
                 part.eval()
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     optimiser, found = task.optimiser(named), OneProcess(module)
+    once = once_a_round(task) if once is None else once
     rates = [group['lr'] for group in optimiser.param_groups]
     for number in range(task.rounds):
         samples = samples_of(task.seed, len(task.data), task.batch, number)
-        optimiser.zero_grad(set_to_none=False)
+        optimiser.zero_grad()
         total = counted = 0.0
+        begun = {name: b.clone() for name, b in module.named_buffers() if name in once}
         for grain in order(list(range(task.grains))):
+            for name, value in begun.items():
+                module.get_buffer(name).copy_(value)
             inputs, targets = task.data.take([samples[k] for k in task.grain_rows(grain)])
             with autocast_of(task.autocast):
                 outputs = call(module, inputs)
@@ -70,11 +77,25 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
         counted = counted or 1.0
         torch._foreach_div_(gradients, counted)
         norm = sum(float(g.double().pow(2).sum()) for g in gradients) ** 0.5
-        if task.clip is not None and norm > task.clip:
-            torch._foreach_mul_(gradients, task.clip / norm)
+        if task.clip is not None and (factor := task.clip / (norm + 1e-6)) < 1:
+            torch._foreach_mul_(gradients, factor)
         for group, rate in zip(optimiser.param_groups, rates):
             group['lr'] = rate * (task.schedule(number) if task.schedule else 1.0)
         optimiser.step()
         found.loss.append(total / counted)
         found.norm.append(norm)
     return found
+
+
+def once_a_round(task: TrainingTask) -> set[str]:
+    """Return the buffers that a pass changes alike, whatever its samples are."""
+    after = []
+    for first in (0, task.grain):
+        module = copy.deepcopy(task.module).train()
+        inputs, _ = task.data.take([k % len(task.data) for k in range(first, first + task.grain)])
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            call(module, inputs)
+        after.append(dict(module.named_buffers()))
+    return {name for name, b in task.module.named_buffers() if torch.equal(
+        after[0][name], after[1][name]) and not torch.equal(after[0][name], b)}

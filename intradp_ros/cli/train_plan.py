@@ -12,7 +12,14 @@ from typing import Any
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.cli.train_task import add_task, devices_of, prepared_of, show_devices
+from intradp_ros.cli.train_task import (
+    add_task,
+    devices_of,
+    prepared_of,
+    show_devices,
+    show_trial,
+    trial_of,
+)
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.round_plot import draw_round, kind_of, RoundSpan, SUMS, VALUES
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
@@ -64,11 +71,12 @@ def run(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise CommandError(str(error)) from error
         data |= {'planning_seconds': took, 'devices': devices_of(prepared, plan),
-                 'plan': plan.to_json()}
+                 'plan': plan.to_json(), **trial_of(prepared)}
         if args.output:
             write_atomically(args.output, json.dumps(plan.to_json()))
         if args.picture:
             _draw(prepared, best, args)
+        show_trial(prepared, out)
         _show(data, out)
         out.result(data)
     return 0

@@ -15,6 +15,8 @@ import threading
 import time
 from typing import Any
 
+import torch
+
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_picture
@@ -24,11 +26,13 @@ from intradp_ros.cli.train_task import (
     parts_of,
     prepared_of,
     show_devices,
+    show_trial,
 )
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training
 from intradp_ros.systems.training.layers.judgement import judge
+from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.round_limits import plan_limit
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
@@ -101,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             check_distributed()
             prepared = prepared_of(args, out)
+            show_trial(prepared, out)
             factor = _slow_down(args, prepared)
             if factor is not None:
                 prepared = prepared.emulated(1.0)
@@ -245,7 +250,14 @@ def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
         **(_rounds(prepared, outcome) if factor is not None or not args.fleet else {}),
         'recoveries': [_recovery(prepared, one, outcome) for one in outcome.recoveries],
         'lost': [name for recovery in outcome.recoveries for name in recovery.lost],
+        'unchanged': _unchanged(prepared, outcome),
         'check': asdict(found) if (found := judge(prepared.task, outcome.state)) else None}
+
+
+def _unchanged(prepared: Prepared, outcome: Outcome) -> list[str]:
+    """Return the parameters to be trained that are as they were: no sample reached them, say."""
+    return [name for name, p in trained_parameters(prepared.task)
+            if torch.equal(outcome.state.get(f'p:{name}', p), p)] if outcome.state else []
 
 
 def _rounds(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
@@ -304,6 +316,9 @@ def _show(data: dict[str, Any], out: Output) -> None:
                      f'({took["leave"]:.0f} to leave the plan, {took["move"]:.0f} to move layers, '
                      f'{took["replay"]:.0f} for {one["rounds_replayed"]} rounds; bytes need '
                      f'{least["move"]:.0f} at least, rounds {least["replay"]:.0f})')
+    if names := data['unchanged']:
+        out.show(plain(f'as they were at the beginning: {", ".join(names[:8])}'
+                       + (' ...' if len(names) > 8 else '')))
     if check := data['check']:
         out.show(f'on {check["samples"]} samples that it never saw: loss {check["loss"]:.4g}'
                  + ('' if check['accuracy'] is None else f', accuracy {check["accuracy"]:.1%}'))

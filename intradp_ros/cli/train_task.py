@@ -104,6 +104,34 @@ def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
                  f'{plain(", ".join(unknown))}')
 
 
+def trial_of(prepared: Prepared) -> dict[str, Any]:
+    """Return what was seen when the task was tried: what takes part, and what goes by grain."""
+    trial, graph = prepared.trial, prepared.graph
+    return {'samples_tried': trial.samples, 'frozen': list(trial.frozen),
+            'unreached': list(trial.unreached), 'hooked': list(trial.hooked),
+            'network_by_grain': graph.by_grain, 'loss_by_grain': graph.loss_by_grain}
+
+
+def show_trial(prepared: Prepared, out: Output) -> None:
+    """Print what is not trained, and what looks at several samples and so goes by grain."""
+    found, grain = trial_of(prepared), prepared.task.grain
+    if names := found['frozen']:
+        out.show(plain(f'frozen (requires_grad=False): {_few(names)}'))
+    if names := found['unreached']:
+        out.show(plain(f'reached by the loss for none of {found["samples_tried"]} samples from '
+                       f'all of the data: {_few(names)}; trained as soon as a sample does'))
+    for what, why in (('the network', found['network_by_grain']),
+                      ('the loss', found['loss_by_grain'])):
+        if why:
+            out.show(plain(f'{what} gets each grain of {grain} alone, since it may look at '
+                           f'several samples at once: {why}'))
+
+
+def _few(names: Sequence[str], most: int = 8) -> str:
+    return ', '.join(names[:most]) + (
+        f' and {len(names) - most} more' if len(names) > most else '')
+
+
 def parts_of(plans: Sequence[tuple[int, TrainingPlan]], end: int) -> list[Part]:
     """Return what each device did from which round on, to be drawn; `end` is the last round."""
     ends = [*(first for first, _ in plans[1:]), end]

@@ -20,6 +20,7 @@ from intradp_ros.systems.training.base.items import Items
 from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.layers.judgement import judge
 from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.round_trial import try_rounds
 from intradp_ros.systems.training.layers.task_trial import try_task
 
 SAMPLES = 40
@@ -216,7 +217,7 @@ def test_what_is_not_a_row_a_sample_is_refused_with_what_to_change(call, loss, r
     with pytest.raises(TaskError, match=reason):
         task = task_of(call, loss)
         try_task(task)
-        capture(task)
+        try_rounds(task, capture(task))
 
 
 def test_a_loss_that_fails_in_eval_mode_is_refused_where_the_result_is_judged():

@@ -73,7 +73,7 @@ def test_what_makes_another_result_is_named() -> None:
     graph = capture(task)
     wanted = facts(task, graph)
     assert set(wanted) <= {'initial weights', 'network', 'figures', 'optimiser', 'schedule',
-                           'loss', 'number of samples', DATA}
+                           'loss', 'hooks', 'number of samples', DATA}
     assert apart(facts(make_task('small')), wanted) == ''
     other = make_task('small')
     with torch.no_grad():

@@ -113,7 +113,7 @@ class Lead:
 
     def train(self, number: int) -> None:
         site, coordinator = self.site, self.coordinator
-        prepared = Prepared(NAME, site.task, site.graph, None, site.topology, {})
+        prepared = Prepared(NAME, site.task, site.graph, None, site.topology, {}, None)
 
         def change() -> None:
             if found := self.planner.plan(coordinator.alive, time.monotonic()):

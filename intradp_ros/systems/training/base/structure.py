@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import dataclasses
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -74,3 +75,14 @@ def rows_of(whole: Any, rows: Any) -> Any:
 def split_rows(tensors: Tensors, rows: Sequence[int]) -> list[Tensors]:
     """Return tensors in pieces of so many rows."""
     return list(zip(*(torch.split(tensor, list(rows)) for tensor in tensors)))
+
+
+def rows_apart(tensors: Tensors, rows: Sequence[int]) -> list[Tensors]:
+    """
+    Return tensors in pieces of so many rows, each of which may be written to.
+
+    What `split_rows` returns are views of one split, which autograd lets nobody change.
+    """
+    ends = list(accumulate(rows, initial=0))
+    return [tuple(tensor.narrow(0, a, b - a) for tensor in tensors)
+            for a, b in zip(ends, ends[1:])]

@@ -36,6 +36,8 @@ CPU = torch.device('cpu')
 #: The environment variable that names the device on which a factory makes its task, where it is
 #: to train; not set where it is only planned for.
 DEVICE = 'INTRADP_DEVICE'
+#: Where code lies that is not the user's.
+_NOT_THEIRS = (os.sep + 'site-packages' + os.sep, os.sep + 'intradp_ros' + os.sep, '<frozen ')
 
 
 class TaskError(ValueError):
@@ -335,7 +337,9 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def described(error: BaseException) -> str:
-    """Return what an error of the user's code says, and the line that it came from."""
+    """Return what an error of the user's code says, and the line of it that it came from."""
     frames = traceback.extract_tb(error.__traceback__)
-    where = f' ({Path(frames[-1].filename).name}, line {frames[-1].lineno})' if frames else ''
+    own = [one for one in frames if not any(part in one.filename for part in _NOT_THEIRS)]
+    where = next((f' ({Path(one.filename).name}, line {one.lineno})'
+                  for one in reversed(own or frames)), '')
     return f'{type(error).__name__}: {" ".join(str(error).split())}{where}'

@@ -34,6 +34,7 @@ from intradp_ros.runtime.models.weight_file import (
 )
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.stage_optimiser import stage_optimiser
 
 #: Numbers of rounds and samples that are believed.
 MOST_COUNT = 1 << 53
@@ -183,7 +184,13 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
                if (p := graph.root.get_parameter(name)).requires_grad}
     wanted: dict[str, torch.Tensor] = {f'p:{name}': p for name, p in learned.items()}
     wanted |= {f'b:{name}': graph.root.get_buffer(name) for name in sorted(buffers)}
-    wanted |= _kept(task, learned)
+    kept = _kept(task, learned)
+    stepped = {name[2:].rpartition(':')[0] for name in checkpoint.state if name[:2] == 'o:'}
+    if kept and not stepped:
+        raise TaskError(f'the checkpoint was trained with another optimiser: it has nothing of '
+                        f'{next(iter(kept))[2:]}')
+    wanted |= {name: value for name, value in kept.items()  # of one that no sample reached: none
+               if name[2:].rpartition(':')[0] in stepped}
     for name, tensor in wanted.items():
         found = checkpoint.state.get(name)
         if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
@@ -209,7 +216,7 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
 def _kept(task: TrainingTask, learned: Mapping[str, nn.Parameter]) -> dict[str, torch.Tensor]:
     """Return what the optimiser keeps of parameters, by the names of a state; try a step."""
     named = [(name, nn.Parameter(p.detach().clone())) for name, p in learned.items()]
-    optimiser = task.optimiser(named)
+    optimiser = stage_optimiser(task, named)
     for _, parameter in named:
         parameter.grad = torch.zeros_like(parameter)
     optimiser.step()

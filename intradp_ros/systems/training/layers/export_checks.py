@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an export is tried for: equal to its module, no samples that see each other."""
+"""What an export is tried for: that it computes what its module does, forward and back."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -13,25 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx, nn
+from torch.overrides import TorchFunctionMode
 
 from intradp_ros.systems.training.base.structure import (
-    split_rows,
     Structure,
     taken_apart,
     Tensors,
     tensors_of,
 )
-from intradp_ros.systems.training.base.task import (
-    autocast_of,
-    call,
-    losses_of,
-    TaskError,
-    TrainingTask,
-)
-from intradp_ros.systems.training.layers.layer_graph import by_first_name, Interface, LayerGraph
+from intradp_ros.systems.training.base.task import autocast_of, call, TaskError, TrainingTask
+from intradp_ros.systems.training.base.user_code import DRAWING, drawing
+from intradp_ros.systems.training.layers.layer_graph import by_first_name, LayerGraph
 from intradp_ros.systems.training.layers.stage_interpreter import (
     BATCH_NORM,
-    DRAWING,
     INSTANCE_NORM,
     Pass,
     run_pass,
@@ -42,8 +36,8 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
 _TRIED = 11
 #: Passes by which it is seen whether a module draws from generators of Python or NumPy.
 _TRIES = 3
-#: Samples that a network is tried with, and how many of them are the first of two grains.
-TRIED_ROWS, FIRST_ROWS = 5, 3
+#: Samples that a network is exported with.
+TRIED_ROWS = 3
 
 
 def check_changes(graph: LayerGraph, changed: Mapping[str, torch.Tensor]) -> None:
@@ -75,14 +69,14 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
     module = copy.deepcopy(module)
     before = {name: t.detach().clone() for name, t in by_first_name(module).items()}
     made, after = [], dict[str, torch.Tensor]()
-    generators = _generators()
+    drawn = generators()
     for _ in range(2):
         with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
                 torch.random.fork_rng(devices=[]):
             torch.manual_seed(_TRIED)
             made.append(taken_apart(call(module, inputs)))
         after = after or {name: t.detach().clone() for name, t in by_first_name(module).items()}
-    if generators != _generators() and _draws(module, inputs, task):
+    if drawn != generators() and _draws(module, inputs, task):
         raise TaskError('the module draws at random with Python or NumPy, which cannot go by '
                         'round and grain: draw with torch')
     changed = {name: after[name] for name, t in by_first_name(module).items()
@@ -100,22 +94,22 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
 def _draws(module: nn.Module, inputs: Any, task: TrainingTask) -> bool:
     """Whether every pass moves the generators; other threads may do so now and then."""
     for _ in range(_TRIES):
-        generators = _generators()
+        drawn = generators()
         with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
                 torch.random.fork_rng(devices=[]):
             call(module, inputs)
-        if generators == _generators():
+        if drawn == generators():
             return False
     return True
 
 
-def _generators() -> object:
+def generators() -> object:
     """Return the states of the generators of Python and NumPy."""
     state: Any = np.random.get_state()
     return random.getstate(), state[1].tolist(), state[2]
 
 
-class _AsModule(StageInterpreter):
+class AsModule(StageInterpreter):
     """Draws as the module does, from the generator of the process."""
 
     def run_node(self, n: fx.Node) -> Any:
@@ -130,32 +124,39 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
     Compare outputs with the module's to the last bit, and gradients but for rounding.
 
     Both draw alike: from equal seeds, in the same order.
+
+    Raises
+    ------
+    TaskError
+        If they differ, or what the module does on the way back is none of the export's operators.
+
     """
     if task.freeze_norms:
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._NormBase):
                 part.eval()
-    export = copy.deepcopy(root)
+    export, hooks = copy.deepcopy(root), _Hooks()
     one = Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast, task.freeze_norms)
 
     def ours() -> Tensors:
-        return tensors_of(run_pass(export, inputs, one, _AsModule))
+        return tensors_of(run_pass(export, inputs, one, AsModule))
 
     def theirs() -> Tensors:
-        with autocast_of(task.autocast):
+        with autocast_of(task.autocast), hooks:
             return tensors_of(call(module, given.filled(inputs)))
     made, found = [], []
     for run, parameters in ((ours, export), (theirs, module)):
-        with DRAWING, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_TRIED)
+        with drawing(_TRIED):
             outputs = run()
+        if run is theirs:
+            _check_way_back(module, outputs, hooks.seen)
         _back(outputs)
         made.append(outputs)
         found.append({name: p.grad for name, p in parameters.named_parameters(
             remove_duplicate=False) if p.requires_grad})
     ours_by, theirs_by = found
     wrong = [name for name in ours_by.keys() & theirs_by.keys()
-             if not _near(_dense(ours_by[name]), _dense(theirs_by[name]), task.autocast)]
+             if not near(dense(ours_by[name]), dense(theirs_by[name]), task.autocast)]
     same = len(made[0]) == len(made[1]) and all(map(_same, *made))
     if not same or wrong:
         what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if same else \
@@ -165,25 +166,39 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
                         'autograd functions of your own, and checkpoint(use_reentrant=False)')
 
 
-def freeze_unreached(root: fx.GraphModule, interface: Interface, inputs: Tensors, targets: Tensors,
-                  task: TrainingTask) -> None:
-    """Freeze the parameters that the loss does not reach: plain PyTorch does not step them."""
-    export, one = copy.deepcopy(root), Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast,
-                                            task.freeze_norms)
-    outputs = run_pass(export, inputs, one)
-    losses, _ = losses_of(task, interface.outputs.filled(outputs),
-                          interface.targets.filled(targets), len(inputs[0]))
-    if not losses.requires_grad:
-        raise TaskError('the loss depends on no parameter that is to be trained')
-    torch.autograd.backward(losses.sum())
-    reached = {name for name, p in export.named_parameters(remove_duplicate=False)
-               if p.grad is not None}
-    for name, parameter in root.named_parameters(remove_duplicate=False):
-        if name not in reached:
-            parameter.requires_grad_(False)
+class _Hooks(TorchFunctionMode):
+    """Notes whether hooks are set on tensors meanwhile."""
+
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        self.seen = self.seen or getattr(func, '__name__', '') == 'register_hook'
+        return func(*args, **(kwargs or {}))
 
 
-def _dense(gradient: torch.Tensor | None) -> torch.Tensor:
+def _check_way_back(module: nn.Module, outputs: Tensors, hooks: bool) -> None:
+    """See that the way back from outputs is by PyTorch's own operators alone, without hooks."""
+    if hooks:
+        raise TaskError(f'the forward pass of {type(module).__name__} sets hooks on tensors, '
+                        'which an export has not: let a parameter have the hook, or compute what '
+                        'it does in the forward pass')
+    ahead = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen = set(ahead)
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            name = type(node).__name__.removesuffix('Backward')
+            raise TaskError(
+                f'{type(module).__name__} goes back by {name}, an autograd function of its own, '
+                'of which an export has the forward pass only: write it with operators of '
+                'PyTorch, such as y + (x - y).detach(), and use checkpoint(use_reentrant=False)')
+        new = {after for after, _ in node.next_functions if after is not None} - seen
+        ahead, seen = [*ahead, *new], seen | new
+
+
+def dense(gradient: torch.Tensor | None) -> torch.Tensor:
+    """Return a gradient as a dense tensor; 0 where there is none."""
     return torch.zeros(()) if gradient is None else gradient.to_dense()
 
 
@@ -206,55 +221,7 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
         torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-def mixes(root: fx.GraphModule, inputs: Tensors, task: TrainingTask) -> bool:
-    """Whether two grains have other values or gradients together than each on its own."""
-    rows = [FIRST_ROWS, TRIED_ROWS - FIRST_ROWS]
-
-    def run(apart: bool, double: bool) -> dict[str, torch.Tensor]:
-        export = copy.deepcopy(root)
-        export, given = (export.double(), tuple(
-            x.double() if x.is_floating_point() else x for x in inputs)) if double else \
-            (export, inputs)
-        one = Pass(task.seed, 0, (0, 1), rows, None if double else task.autocast,
-                   task.freeze_norms)
-        outputs = run_pass(export, given, one, apart=apart)
-        _back(outputs)
-        return {str(k): output.detach() for k, output in enumerate(outputs)} | {
-            f'p:{name}': p.grad.to_dense() for name, p in export.named_parameters()
-            if p.grad is not None}
-    try:
-        together, apart = run(False, True), run(True, True)
-    except RuntimeError:  # types that are written down, say
-        try:
-            together, apart = run(False, False), run(True, False)
-        except RuntimeError:
-            return True
-    # Some gradients are 0 but for rounding, such as a bias' before a norm: no measure of others.
-    largest = max((float(value.abs().max()) for name, value in apart.items()
-                   if name[:2] == 'p:' and value.numel()), default=0.0)
-    return any(name not in together or not _near(together[name], value, None) and (
-                   name[:2] != 'p:' or float((together[name] - value).abs().max())
-                   > largest * torch.finfo(value.dtype).eps ** (2 / 3))
-               for name, value in apart.items())
-
-
-def loss_mixes(graph: LayerGraph, inputs: Tensors, targets: Tensors,
-                task: TrainingTask) -> bool:
-    """Whether the losses of two grains are others together than each on its own."""
-    one = Pass(task.seed, 0, (0,), (TRIED_ROWS,), task.autocast, task.freeze_norms)
-    with torch.no_grad():
-        outputs = run_pass(graph.root, inputs, one)
-        outputs = tuple(outputs[graph.interface.order.index(k)]
-                        for k in range(len(graph.cuts[-1])))
-        rows = [FIRST_ROWS, TRIED_ROWS - FIRST_ROWS]
-        parts = [graph.losses(task, *pieces) for pieces in
-                 zip(split_rows(outputs, rows), split_rows(targets, rows))]
-        whole = graph.losses(task, outputs, targets)
-    return not all(_near(found, torch.cat(pieces), None)
-                   for found, pieces in zip(whole, zip(*parts)))
-
-
-def _near(one: torch.Tensor, other: torch.Tensor, autocast: torch.dtype | None) -> bool:
+def near(one: torch.Tensor, other: torch.Tensor, autocast: torch.dtype | None) -> bool:
     """Whether two gradients differ by no more than rounding of sums."""
     if not (one.is_floating_point() or one.is_complex()) or not one.numel():
         return torch.equal(one, other)

@@ -4,6 +4,8 @@
 """An export as a function: nothing in place, statistics of norms apart, draws numbered."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+import operator
 from typing import Any
 
 import torch
@@ -22,6 +24,9 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
     INSTANCE_NORM,
     NORM_USE,
 )
+
+#: Operators that return what they get where nothing is to be done.
+_MAY_PASS = (DROPOUT, FEATURE_DROPOUT, ATEN.alpha_dropout.default)
 
 
 def name_as(root: fx.GraphModule, module: nn.Module) -> None:
@@ -75,6 +80,7 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
     """
     changes, holds = dict[str, str](), dict[fx.Node, str]()
     buffers, norms = set(dict(root.named_buffers(remove_duplicate=False))), dict[str, Norm]()
+    learned = set(dict(root.named_parameters(remove_duplicate=False)))
     uses: dict[str, list[fx.Node]] = {}
     for node in list(root.graph.nodes):
         if node.op == 'call_module' and '_guards' in str(node.target):
@@ -99,6 +105,9 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
             node.replace_all_uses_with(into)  # a norm that is used twice counts on
             root.graph.erase_node(node)
             continue
+        order = list(root.graph.nodes)
+        later = set(order[order.index(node) + 1:])
+        _check_written(into, later, learned, holds)
         if into.op == 'get_attr' and into.target in buffers:
             holds[into] = str(into.target)
         if into in holds:
@@ -106,8 +115,6 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
             changes[holds[into]] = node.name
         node.target = _without_writing(node)
         node.kwargs = {key: given for key, given in node.kwargs.items() if key != 'out'}
-        order = list(root.graph.nodes)
-        later = set(order[order.index(node) + 1:])
         into.replace_all_uses_with(node, later.__contains__)
     for name, made in changes.items():
         _check_free(root, name, made)
@@ -118,6 +125,46 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
     root.graph.lint()
     root.recompile()
     return norms, changes, draws
+
+
+def _check_written(into: fx.Node, later: set[fx.Node], learned: set[str],
+                   holds: Mapping[fx.Node, str]) -> None:
+    """See that nothing else is changed with what an operator writes to."""
+    origin = into
+    while (before := _viewed(origin)) is not None:
+        origin = before
+    name = str(origin.target)
+    if origin.op == 'get_attr' and name in learned:
+        raise TaskError(f'the module changes {name} in the forward pass, which is a parameter: '
+                        'let a parametrization (torch.nn.utils.parametrize) make what is used of '
+                        'it (max_norm of an embedding cannot be used)')
+    if origin is into or into in holds:
+        return
+    alike = [one for one in into.graph.nodes if _origin(one) is origin and one is not into]
+    if origin.op == 'get_attr' or any(user in later for one in alike for user in one.users):
+        what = f'a part of {name}' if origin.op == 'get_attr' else 'a view of a value'
+        raise TaskError(f'the module writes to {what} in the forward pass, in a way that cannot '
+                        'be followed: use no views that are written to; make a new tensor, by '
+                        'torch.where or torch.cat say')
+
+
+def _origin(node: fx.Node) -> fx.Node:
+    while (before := _viewed(node)) is not None:
+        node = before
+    return node
+
+
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """Return the value of which a node is a view, or may be one; None if it is a value itself."""
+    if node.op != 'call_function' or not node.args or not isinstance(node.args[0], fx.Node):
+        return None
+    if node.target is operator.getitem:  # of a split, say
+        return _viewed(node.args[0])
+    schema = getattr(node.target, '_schema', None)
+    if schema is None or schema.is_mutable:
+        return None
+    views = any(one.alias_info is not None for one in schema.arguments)
+    return node.args[0] if views or node.target in _MAY_PASS else None
 
 
 def _without_writing(node: fx.Node) -> Any:

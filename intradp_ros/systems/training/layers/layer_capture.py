@@ -4,22 +4,21 @@
 """A task's module as a graph of layers: exported, rewritten, checked, cut."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
 import copy
 from dataclasses import replace
+import io
+import logging
 
 import torch
 from torch import fx, nn
 
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
-from intradp_ros.systems.training.base.task import examples, TaskError, TrainingTask
+from intradp_ros.systems.training.base.task import call, examples, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.export_checks import (
     check_changes,
     check_equal,
-    FIRST_ROWS,
-    freeze_unreached,
-    loss_mixes,
-    mixes,
+    generators,
     pass_changes,
     TRIED_ROWS,
 )
@@ -32,7 +31,8 @@ from intradp_ros.systems.training.layers.layer_graph import (
     returned_nodes,
     Value,
 )
-from intradp_ros.systems.training.layers.stage_interpreter import dtypes_of
+from intradp_ros.systems.training.layers.row_independence import not_proved
+from intradp_ros.systems.training.layers.stage_interpreter import dtypes_of, Pass, run_pass
 
 MOST_ROWS = 1 << 20
 
@@ -60,9 +60,8 @@ def capture(task: TrainingTask) -> LayerGraph:
                 part.track_running_stats and part.training and not task.freeze_norms:
             raise TaskError(f'{name} has momentum=None: it averages over all batches, which is '
                             'not supported; give it a momentum, or freeze_norms to the task')
-    tried = tuple(x[:FIRST_ROWS] for x in inputs)
-    changed, returned = pass_changes(kept, given.filled(tried), task)
-    root = _exported(module, given, tried)
+    changed, returned = pass_changes(kept, given.filled(inputs), task)
+    root = _exported(module, given, inputs)
     inline(root)
     name_as(root, module)
     norms, changes, draws = functional(root)
@@ -71,40 +70,73 @@ def capture(task: TrainingTask) -> LayerGraph:
         raise TaskError(f'the module changes {", ".join(others[:3])} in the forward pass: buffers '
                         'may change by statistics of norms, or whatever the samples are, as in '
                         'spectral norm (max_norm of an embedding cannot be used)')
-    check_equal(root, kept, given, tried, task)
+    check_equal(root, kept, given, inputs, task)
     ends = list(dict.fromkeys(returned_nodes(root)))
     interface = Interface(
         given, wanted, returned, tuple(map(ends.index, returned_nodes(root))),
         tuple(Value(f'target {k}', tuple(x.shape[1:]), x.dtype, False)
               for k, x in enumerate(targets)))
-    dtypes = dtypes_of(root, tried, task)
-    freeze_unreached(root, interface, tried, tuple(x[:FIRST_ROWS] for x in targets), task)
-    graph = in_layers(root, norms, changes, dtypes, interface)
+    graph = in_layers(root, norms, changes, dtypes_of(root, inputs, task), interface)
     check_changes(graph, changed)
     # In a mixed precision a pass rounds what it adds up for a weight to 16 bits: by grain, so that
     # it does not matter how many grains a device has.
-    return replace(graph, apart=task.autocast is not None or draws or bool(changes)
-                   or mixes(root, inputs, task),
-                   loss_apart=loss_mixes(graph, inputs, targets, task))
+    alone = f'{task.autocast} rounds what a pass adds up' if task.autocast is not None else \
+        'a draw of its own kind' if draws else not_proved(root.graph)
+    return replace(graph, by_grain=alone, loss_by_grain=_loss_not_proved(graph, inputs, targets,
+                                                                         task))
+
+
+def _loss_not_proved(graph: LayerGraph, inputs: Tensors, targets: Tensors,
+                     task: TrainingTask) -> str:
+    """Return why it is not proved that a loss looks at each sample alone; '' if it is."""
+    one = Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast, task.freeze_norms)
+    with torch.no_grad():
+        made = run_pass(graph.root, inputs, one)
+    outputs = tuple(made[graph.interface.order.index(k)] for k in range(len(graph.cuts[-1])))
+
+    class Loss(nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            split = len(outputs)
+            return graph.losses(task, tuple(map(torch.clone, tensors[:split])), tensors[split:])
+    given = tuple(x.detach().requires_grad_(value.gradient)
+                  for x, value in zip(outputs, graph.cuts[-1])) + targets
+    level, drawn, aside = logging.root.manager.disable, generators(), io.StringIO()
+    logging.disable(logging.CRITICAL)  # what cannot be exported is no trouble here
+    try:
+        with contextlib.redirect_stdout(aside), contextlib.redirect_stderr(aside):
+            found = not_proved(exported(Loss(), given).graph)
+    except Exception:
+        found = 'a branch on values, or another one that cannot be exported'
+    finally:
+        logging.disable(level)
+    return found or 'a draw of Python or NumPy' * (drawn != generators())
+
+
+def exported(module: nn.Module, tensors: Tensors) -> fx.GraphModule:
+    """Export a module of tensors with a row a sample, any number of them."""
+    batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
+    root = torch.export.export(
+        module, tensors, dynamic_shapes=(tuple({0: batch} for _ in tensors),)).module()
+    assert isinstance(root, fx.GraphModule)
+    return root
 
 
 def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphModule:
     """Export a module as what takes tensors in a row, and returns them so."""
-    whole = module.forward
+    itself = copy.copy(module)  # with the hooks that it is called with
+    attributes = {part: dict(vars(part)) for part in module.modules()}
+    hooks = {name: value for name, value in vars(module).items()
+             if name.startswith('_forward_') and isinstance(value, dict)}
 
     def in_a_row(*tensors: torch.Tensor) -> Tensors:
-        inputs = given.filled(tensors)
-        made, structure = taken_apart(
-            whole(**inputs) if isinstance(inputs, Mapping) else whole(*inputs))
+        made, structure = taken_apart(call(itself, given.filled(tensors)))
         if structure.odd:
             raise TaskError(f'it returns a {structure.odd[0]}: it may return tensors with a row a '
                             'sample, in tuples, lists, dicts and dataclasses, and None')
         return made
-    batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
-    module.forward = in_a_row
+    vars(module).update(forward=in_a_row, **{name: type(value)() for name, value in hooks.items()})
     try:
-        root = torch.export.export(
-            module, tried, dynamic_shapes=(tuple({0: batch} for _ in tried),)).module()
+        root = exported(module, tried)
     except TaskError:
         raise
     except Exception as error:
@@ -113,7 +145,8 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
                         'many samples there are, or on their values; take x.shape[0], '
                         'not len(x))') from error
     finally:
-        del module.forward
-    assert isinstance(root, fx.GraphModule)
+        for part, had in attributes.items():  # also what the pass assigned
+            vars(part).clear()
+            vars(part).update(had)
     root.graph.set_codegen(fx.graph.CodeGen())  # tensors in a row, as stages take them
     return root

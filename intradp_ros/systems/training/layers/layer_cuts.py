@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 import math
 from typing import Any
 
@@ -70,8 +71,20 @@ def in_layers(root: fx.GraphModule, norms: Mapping[str, Norm], changes: Mapping[
                 'fixed shape. Let the loss make means and sums over samples; give what is the '
                 'same for all samples a row for each, by x.expand(rows, ...)')
     found.append(tuple(returned))  # type: ignore[arg-type]
-    layers = tuple(_layer(root, steps[a:b], folded) for a, b in zip(ends, ends[1:]))
+    layers = _with_all(tuple(_layer(root, steps[a:b], folded) for a, b in zip(ends, ends[1:])),
+                       changes)
     return LayerGraph(root, layers, tuple(found), norms, interface, changes)  # type: ignore[arg-type]
+
+
+def _with_all(layers: tuple[Layer, ...], changes: Mapping[str, str]) -> tuple[Layer, ...]:
+    """Return layers that have all buffers that change, those too that are never read."""
+    owned = {name for layer in layers for name in layer.buffers}
+    at = {node.name: k for k, layer in enumerate(layers) for node in layer.nodes}
+    more: dict[int, list[str]] = {}
+    for name in sorted({*changes} - owned):
+        more.setdefault(at.get(changes[name], 0), []).append(name)
+    return tuple(replace(layer, buffers=(*layer.buffers, *more.get(k, ())))
+                 for k, layer in enumerate(layers))
 
 
 def _moving(order: Sequence[fx.Node], learned: set[str]) -> set[fx.Node]:

@@ -83,8 +83,9 @@ class LayerGraph:
 
     `norms` are by the name of the running mean.  `changes` has the buffers that a forward pass
     changes whatever the samples are, as the power iteration of spectral norm does, and the nodes
-    of their new values.  Where samples that are computed together change each other's values or
-    gradients, `apart` (of the network) and `loss_apart` say that each grain is computed alone.
+    of their new values.  Unless it is proved that samples which are computed together do not
+    change each other, each grain is computed alone: `by_grain` says why for the network,
+    `loss_by_grain` for the loss.
     """
 
     root: fx.GraphModule
@@ -93,8 +94,29 @@ class LayerGraph:
     norms: Mapping[str, Norm]
     interface: Interface
     changes: Mapping[str, str] = field(default_factory=dict)
-    apart: bool = False
-    loss_apart: bool = False
+    by_grain: str = ''
+    loss_by_grain: str = ''
+
+    @property
+    def trained(self) -> list[str]:
+        """Return the names of the parameters that are trained, in the order of layers."""
+        return [name for layer in self.layers for name in layer.parameters
+                if self.root.get_parameter(name).requires_grad]
+
+    @property
+    def moving(self) -> list[str]:
+        """Return the names of the buffers that training changes."""
+        return [name for layer in self.layers for name in layer.buffers]
+
+    @property
+    def apart(self) -> bool:
+        """Whether each grain goes through the network alone."""
+        return bool(self.by_grain)
+
+    @property
+    def loss_apart(self) -> bool:
+        """Whether the loss gets each grain alone."""
+        return bool(self.loss_by_grain)
 
     def entering(self, inputs: Any) -> Tensors:
         """
@@ -119,7 +141,7 @@ class LayerGraph:
         """Return losses and counts of samples, by what leaves the last layer and by targets."""
         one = self.interface
         return losses_of(task, one.outputs.filled([outputs[k] for k in one.order]),
-                         one.targets.filled(targets), len(targets[0]))
+                         one.targets.filled(targets), targets[0].shape[0])
 
     def nbytes(self, layer: int) -> int:
         """Return the bytes of a layer's parameters and statistics."""
@@ -139,6 +161,8 @@ class LayerGraph:
         graph.output(tuple(self._copy(self._node(value.name), graph, made, rows)
                            for value in self.cuts[last]))
         stage = copy.deepcopy(fx.GraphModule(self.root, graph))
+        for name in (name for layer in self.layers[first:last] for name in layer.buffers):
+            _hold(stage, name, self.root.get_buffer(name))
         if place != CPU:
             _move(stage, place)
         return stage
@@ -173,6 +197,17 @@ class LayerGraph:
         made[node] = graph.node_copy(node, lambda one: made[one])
         made[node].name = node.name
         return made[node]
+
+
+def _hold(stage: nn.Module, name: str, value: torch.Tensor) -> None:
+    """Let a stage have a copy of a buffer, also one that its graph never reads."""
+    *path, last = name.split('.')
+    for part in path:
+        if not hasattr(stage, part):
+            stage.add_module(part, nn.Module())
+        stage = getattr(stage, part)
+    if not hasattr(stage, last):
+        stage.register_buffer(last, value.detach().clone())
 
 
 def _move(stage: fx.GraphModule, place: torch.device) -> None:

@@ -4,9 +4,8 @@
 """A pass of a stage by grains: norms and draws of each grain are its own."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-import threading
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from intradp_ros.systems.training.base.structure import split_rows, Tensors
 from intradp_ros.systems.training.base.task import autocast_of, CPU, draw_seed, TrainingTask
+from intradp_ros.systems.training.base.user_code import DRAWING
 
 ATEN = torch.ops.aten
 BATCH_NORM = ATEN.batch_norm.default
@@ -27,9 +27,6 @@ ATTENTION = ATEN.scaled_dot_product_attention.default
 DRAW_PLACE = 'intradp_draw'
 #: What `node.meta` has of a norm: which use of its statistics it is.
 NORM_USE = 'intradp_use'
-#: The generator of the process is shared by its threads.
-DRAWING = threading.Lock()
-
 
 @dataclass
 class Pass:
@@ -37,7 +34,7 @@ class Pass:
     The grains of one forward pass of a stage, and the statistics of each.
 
     `statistics` has mean and variance of each use by grain, shape (uses, 2, ...), by the name of
-    the running mean's buffer.  `held` returns what forward passes change, as it is before a grain.
+    the running mean's buffer.
     """
 
     seed: int
@@ -47,7 +44,6 @@ class Pass:
     autocast: torch.dtype | None = None
     freeze_norms: bool = False
     statistics: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)
-    held: Callable[[int], Mapping[str, torch.Tensor]] = lambda grain: {}  # noqa: E731
 
     def alone(self, k: int) -> Pass:
         """Return the pass of one of the grains; it notes its statistics here, too."""
@@ -64,12 +60,10 @@ class StageInterpreter(fx.Interpreter):
 
     def __init__(self, stage: fx.GraphModule, one: Pass, place: torch.device = CPU) -> None:
         super().__init__(stage)
-        self._pass, self._place, self._held = one, place, one.held(one.grains[0])
+        self._pass, self._place = one, place
 
     def run_node(self, n: fx.Node) -> Any:
         """Run a node."""
-        if n.op == 'get_attr' and n.target in self._held:
-            return self._held[str(n.target)]
         by_grain: dict[Any, Callable[..., Any]] = {
             BATCH_NORM: self._norm, INSTANCE_NORM: self._norm, DROPOUT: self._dropout,
             FEATURE_DROPOUT: self._features, BERNOULLI: self._bernoulli,

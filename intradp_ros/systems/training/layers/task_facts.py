@@ -24,6 +24,8 @@ import torch
 from intradp_ros.systems.training.base.structure import tensors_of
 from intradp_ros.systems.training.base.task import TrainingTask, weights_digest
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.parameter_hooks import hooks_of
+from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 
 #: Facts of a task, and characters of their names and texts.
 MOST_FACTS, MOST_NAME, MOST_TEXT = 16, 40, 1200
@@ -47,8 +49,7 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
 
     Those of the samples are among them where all of them can be read `everywhere`.
     """
-    named = [(name, p) for name, p in task.module.named_parameters() if p.requires_grad]
-    optimiser = task.optimiser(named)
+    optimiser = task.optimiser(trained_parameters(task))
     groups = [{key: value for key, value in group.items() if key != 'params' and value}
               for group in optimiser.param_groups]
     rounds = sorted({k * (task.rounds - 1) // (_ROUNDS - 1) for k in range(_ROUNDS)})
@@ -62,6 +63,9 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
         'optimiser': _short(f'{type(optimiser).__name__} {groups}'),
         'schedule': ' '.join(f'{task.schedule(k):.6g}' for k in rounds) if task.schedule else '',
         'loss': _source(task.loss),
+        'hooks': _short(' '.join(
+            f'{name} {_source(hook)}' for name, p in task.module.named_parameters()
+            for hook in sum(hooks_of(p), []))),
         'number of samples': str(len(task.data)),
         **({DATA: _numbers(task)} if everywhere and not hasattr(task.data, 'examples') else {})}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 import hashlib
 
 from intradp_ros.cluster.topology import Topology
@@ -19,6 +19,11 @@ from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.layer_profiler import cached_table, measure_layers
 from intradp_ros.systems.training.layers.layer_table import LayerTable
+from intradp_ros.systems.training.layers.round_trial import Trial, try_rounds
+from intradp_ros.systems.training.layers.stage_optimiser import (
+    stage_optimiser,
+    trained_parameters,
+)
 from intradp_ros.systems.training.layers.task_trial import try_task
 from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.plan.hybrid_planner import plan_round
@@ -40,7 +45,8 @@ class Prepared:
     """
     A task on the devices of a topology.
 
-    `name` is what worker processes load; `images` has the share of the data that lies on a device.
+    `name` is what worker processes load; `images` has the share of the data that lies on a device;
+    `trial` what was seen when the task was tried.
     """
 
     name: str
@@ -49,6 +55,7 @@ class Prepared:
     table: LayerTable
     topology: Topology
     images: Mapping[str, float]
+    trial: Trial
 
     @cached_property
     def costs(self) -> RoundCosts:
@@ -118,14 +125,17 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     try_task(task)
     step('exporting the network in training mode')
     graph = capture(task)
+    step('comparing it with a plain loop on samples from all of the data')
+    trial = try_rounds(task, graph)
     step('measuring its layers on this machine (kept for the next time)')
     most = min(task.batch, -(-task.grains // task.micro_batches) * task.grain)
     here = kernels.hardware or device_name()
     measured = cached_table(_digest(task, graph), here, lambda: measure_layers(
-        here, layer_calls(graph, task, kernels), entering(graph, task, kernels), task.optimiser,
-        most))
+        here, layer_calls(graph, task, kernels), entering(graph, task, kernels),
+        partial(stage_optimiser, task), most))
     table = on_devices(measured, {d.name: d.speed for d in topology.devices})
-    return Prepared(name, task, graph, table, topology, _shares(images or {}, len(task.data)))
+    return Prepared(name, task, graph, table, topology, _shares(images or {}, len(task.data)),
+                    trial)
 
 
 def read_images(texts: Iterable[str]) -> dict[str, float]:
@@ -169,7 +179,7 @@ def _shares(images: Mapping[str, float], count: int) -> Mapping[str, float]:
 
 def _digest(task: TrainingTask, graph: LayerGraph) -> str:
     """Return what stands for all that layers cost: operators, shapes, optimiser, batch."""
-    named = [(name, p) for name, p in task.module.named_parameters() if p.requires_grad]
+    named = trained_parameters(task)
     text = [str(graph.root.graph), str(graph.cuts), str(task.optimiser(named)), str(task.batch),
             str(task.grain), str(task.micro_batches), str(task.autocast), str(task.freeze_norms),
             *(f'{name} {tuple(p.shape)} {p.dtype}' for name, p in named)]

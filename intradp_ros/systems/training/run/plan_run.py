@@ -30,7 +30,7 @@ from intradp_ros.systems.training.run.snapshots import (
     TRAINER,
     unpack,
 )
-from intradp_ros.systems.training.run.stage_runner import StageRunner, state_of
+from intradp_ros.systems.training.run.stage_runner import squares, StageRunner, state_of
 from intradp_ros.systems.training.run.ways import WorkerWays
 from intradp_ros.systems.training.run.worker_settings import Settings
 
@@ -192,40 +192,52 @@ class PlanRun:
         border = self._place if back else self._place - 1
         if not 0 <= border < len(self._plan.stages) - 1:
             return []
-        return [(part, [self._groups[0].receive(
-                    (self._count(part.grains), *value.shape), value.dtype,
-                    part.target if back else part.source, self._tag(action, k))
-                    for k, value in enumerate(self._cut(action))])
-                for part in fan_out(self._plan, border, action.micro_batch)
-                if (part.source if back else part.target) == self._device.name]
+        cut, begun = self._cut(action), []
+        for part in fan_out(self._plan, border, action.micro_batch):
+            if (part.source if back else part.target) != self._device.name:
+                continue
+            source = part.target if back else part.source
+            rows = [((self._count(part.grains), *value.shape), value.dtype) for value in cut]
+            if back:
+                rows.append(((len(cut),), torch.uint8))  # which of them are gradients
+            begun.append((part, [self._groups[0].receive(shape, dtype, source,
+                                                         self._tag(action, k))
+                                 for k, (shape, dtype) in enumerate(rows)]))
+        return begun
 
     def _joined(self, begun: list[tuple[Part, list[tuple[torch.Tensor, Any]]]], back: bool,
-                ) -> Tensors:
-        """Wait for parts and join their rows."""
+                ) -> list[Tensors]:
+        """Wait for parts; return them by value."""
         asked = time.monotonic()
         for part, values in begun:
             for _, work in values:
                 self._groups[0].wait(work, part.target if back else part.source)
         if time.monotonic() - asked > WAITED:
             self._clock.idle()
-        return tuple(torch.cat(rows) if len(rows) > 1 else rows[0]
-                     for rows in zip(*([tensor for tensor, _ in values] for _, values in begun)))
+        return list(zip(*([tensor for tensor, _ in values] for _, values in begun)))
 
-    def _send(self, action: Action, values: Tensors) -> None:
-        """Send what an action made to whom it belongs."""
+    def _send(self, action: Action, values: Sequence[torch.Tensor | None]) -> None:
+        """Send what an action made to whom it belongs; with gradients, which of them there are."""
         back = action.kind == 'B'
         border = self._place - 1 if back else self._place
         if not 0 <= border < len(self._plan.stages) - 1:
             return
         first = self._grains(action.micro_batch).start
+        cut = self._device.graph.cuts[self._part.first if back else self._part.last]
+        cut = tuple(value for value in cut if value.gradient or not back)
         for part in fan_out(self._plan, border, action.micro_batch):
             if (part.target if back else part.source) != self._device.name:
                 continue
             begin = self._count(range(first, part.grains.start))
             rows = slice(begin, begin + self._count(part.grains))
-            for k, value in enumerate(values):
-                self._groups[0].send(value[rows], part.source if back else part.target,
-                                     self._tag(action, k))
+            target = part.source if back else part.target
+            for k, (value, one) in enumerate(zip(values, cut, strict=True)):
+                self._groups[0].send(
+                    torch.zeros(rows.stop - rows.start, *one.shape, dtype=one.dtype)
+                    if value is None else value[rows], target, self._tag(action, k))
+            if back:
+                there = torch.tensor([value is not None for value in values], dtype=torch.uint8)
+                self._groups[0].send(there, target, self._tag(action, len(cut)))
 
     def _grains(self, micro_batch: int) -> range:
         return self._plan.dealt(self._place, micro_batch)[self._device.name]
@@ -319,11 +331,11 @@ class PlanRun:
         first, last = not self._place, self._place == len(self._plan.stages) - 1
         inputs, targets = self._taken(number, first, last) if first or last else \
             ((), ())
-        entering = inputs if first else self._joined(begun, back=False)
+        entering = inputs if first else tuple(map(_cat, self._joined(begun, back=False)))
         with self._taking('F', len(self._rows_of(grains))):
             outputs = self.stage.forward(self.round, number, grains, entering)
             if last:
-                loss, counted = self.stage.lose(number, targets)
+                loss, counted = self.stage.lose(self.round, number, targets)
                 self._loss, self._counted = self._loss + loss, self._counted + counted
                 self._rows += len(targets[0])
         self._send(Action('F', number), outputs)
@@ -332,7 +344,11 @@ class PlanRun:
         grains = self._grains(number)
         if not grains:
             return
-        gradients = self._joined(begun, back=True)
+        gradients: list[torch.Tensor | None] = []
+        if begun:
+            *columns, flags = self._joined(begun, back=True)
+            gradients = [_cat(rows) if there else None for rows, there in zip(
+                columns, torch.stack(flags).any(0).tolist(), strict=True)]
         with self._taking('B', len(self._rows_of(grains))):
             entered = self.stage.backward(number, gradients)
         self._send(Action('B', number), entered)
@@ -346,34 +362,54 @@ class PlanRun:
         """Sum gradients and statistics over the group at once, then loss and norm over all."""
         group = self._groups[0]
         group.settle()
-        gradients, statistics = self.stage.gradients(), self._all_statistics()
-        summed = [*gradients, *statistics.values()] if len(self._part.devices) > 1 else []
-        for dtype in dict.fromkeys(g.dtype for g in summed):
-            some = [g for g in summed if g.dtype == dtype]
-            flat = torch.cat([g.flatten().cpu() for g in some])
-            group.total(flat, replicas=True)
-            for g, part in zip(some, torch.split(flat, [g.numel() for g in some])):
-                g.copy_(part.view_as(g))
-        self.stage.statistics |= {name: dict(enumerate(rows))
-                                  for name, rows in statistics.items()}
+        self._sum_in_group()
         speaks = self._device.name == self._part.devices[0]
-        square = sum(float(g.double().pow(2).sum()) for g in gradients) if speaks else 0.0
-        leaving = float(self.leaving)
-        total = torch.tensor([square, self._loss, self._counted, self._rows, leaving],
-                             dtype=torch.float64)
+        hooks = bool(self.stage.hooks.names)  # of any stage: they change the norm
+
+        def square() -> float:
+            return sum(map(squares, self.stage.gradients())) if speaks else 0.0
+        total = torch.tensor([0.0 if hooks else square(), self._loss, self._counted, self._rows,
+                              float(self.leaving)], dtype=torch.float64)
         group.total(total)
         counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
-        if gradients:
-            torch._foreach_div_(gradients, counted)
+        self.stage.divide(self.round, counted)
+        norm = float(total[0]) ** 0.5 / counted
+        if hooks:
+            group.total(found := torch.tensor([square()], dtype=torch.float64))
+            norm = float(found) ** 0.5
         if total[4]:  # all of them see it in this round
             self.stop_at = self.round + 1
         self._clock.idle()
-        return {'norm': float(total[0]) ** 0.5 / counted, 'loss': float(total[1]) / counted,
-                'samples': int(total[3])}
+        return {'norm': norm, 'loss': float(total[1]) / counted, 'samples': int(total[3])}
+
+    def _sum_in_group(self) -> None:
+        """
+        Sum gradients and statistics over the devices of this stage.
+
+        Only a parameter that a sample of one of them reached has a gradient then, in all of them.
+        """
+        if len(self._part.devices) == 1:
+            return
+        statistics = self._all_statistics()
+        tensors = [*self.stage.parameters.values(), *statistics.values()]
+        for dtype in dict.fromkeys(x.dtype for x in tensors):
+            parameters = [p for p in self.stage.parameters.values() if p.dtype == dtype]
+            tables = [table for table in statistics.values() if table.dtype == dtype]
+            reached = torch.tensor([float(p.grad is not None) for p in parameters], dtype=dtype)
+            some = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters] + tables
+            flat = torch.cat([*(x.detach().flatten().cpu() for x in some), reached])
+            self._groups[0].total(flat, replicas=True)
+            *parts, reached = torch.split(flat, [*(x.numel() for x in some), len(reached)])
+            for x, part in zip(some, parts):
+                x.copy_(part.view_as(x))
+            for p, gradient, times in zip(parameters, some, reached.tolist()):
+                p.grad = gradient if times else None
+        self.stage.statistics |= {name: dict(enumerate(rows))
+                                  for name, rows in statistics.items()}
 
     def _all_statistics(self) -> dict[str, torch.Tensor]:
         """Return a row for every grain's statistics: own ones, 0 where others of the group add."""
-        if len(self._part.devices) == 1 or self._device.task.freeze_norms:
+        if self._device.task.freeze_norms:
             return {}
         norms = self._device.graph.norms
         rows = {name: torch.zeros(self._plan.grains, norms[name].uses, 2, *found.shape,
@@ -455,6 +491,10 @@ class PlanRun:
         """Wait for the end of what is copied; its waits have ends."""
         if self._copy is not None:
             self._copy.join()
+
+
+def _cat(rows: Tensors) -> torch.Tensor:
+    return torch.cat(rows) if len(rows) > 1 else rows[0]
 
 
 class _Clock:

@@ -15,18 +15,27 @@ from itertools import product
 import torch
 
 from intradp_ros.split.kernel_device import HOST, KernelDevice
-from intradp_ros.systems.training.base.structure import split_rows, Tensors
-from intradp_ros.systems.training.base.task import TaskError, TrainingTask
+from intradp_ros.systems.training.base.structure import rows_apart, Tensors
+from intradp_ros.systems.training.base.task import draw_seed, TaskError, TrainingTask
+from intradp_ros.systems.training.base.user_code import drawing, Watch
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.loss_watch import check_read, readable_tensors
+from intradp_ros.systems.training.layers.parameter_hooks import ParameterHooks
 from intradp_ros.systems.training.layers.stage_interpreter import Pass, run_pass, StageInterpreter
+from intradp_ros.systems.training.layers.stage_optimiser import stage_optimiser
 
 State = Mapping[str, torch.Tensor]
+#: Numbers whose squares are summed in their own precision.
+_DOT = 1 << 14
+#: What `draw_seed` gets first for draws of losses.
+_LOSS = 3
 
 
 @dataclass
 class _Kept:
     inputs: Tensors
     outputs: Tensors
+    grains: range
     rows: list[int]
 
 
@@ -35,7 +44,9 @@ class StageRunner:
     Layers first to last - 1 of a task.
 
     It computes on `device`; what enters and leaves is in the host's memory, where losses are
-    computed.  `statistics` of norms are folded at the end of the round, in the order of grains.
+    computed.  `statistics` of norms are folded at the end of the round, in the order of grains;
+    other buffers that a forward pass changes, change once a round, as in a pass of all samples.
+    A parameter that no sample of a round reaches has no gradient, and is not stepped.
     """
 
     def __init__(self, task: TrainingTask, graph: LayerGraph, first: int, last: int,
@@ -48,11 +59,13 @@ class StageRunner:
         own = dict(self.module.named_parameters(remove_duplicate=False))
         self.parameters = {name: own[name] for name in names if own[name].requires_grad}
         self.buffers = {name: self._buffer(name) for layer in layers for name in layer.buffers}
-        self.optimiser = task.optimiser([*self.parameters.items()]) if self.parameters else None
+        self.optimiser = stage_optimiser(task, [*self.parameters.items()]) \
+            if self.parameters else None
         self._rates = [group.get('lr') for group in self.optimiser.param_groups] \
             if self.optimiser else []
         self._change = graph.changed(first, last, self.module)
-        self._held: list[dict[str, torch.Tensor]] = []
+        self.hooks = ParameterHooks(task)
+        self._readable = readable_tensors(task, graph) if last == len(graph.layers) else {}
         self._kept: dict[int, _Kept] = {}
         self.statistics: dict[str, dict[int, torch.Tensor]] = {}
 
@@ -67,73 +80,100 @@ class StageRunner:
                         for x, value in zip(inputs, values))
         one = Pass(self.task.seed, round, grains,
                    [len(self.task.grain_rows(grain)) for grain in grains], self.task.autocast,
-                   self.task.freeze_norms, held=self._before)
+                   self.task.freeze_norms)
         # What passes through is another tensor than what entered: a leaf keeps its own gradient.
         outputs = run_pass(self.module, [x.view_as(x) for x in entered], one,
                            apart=self.graph.apart)
         for name, found in one.statistics.items():
             self.statistics.setdefault(name, {}).update(found)
-        self._kept[micro_batch] = _Kept(entered, outputs, list(one.rows))
+        self._kept[micro_batch] = _Kept(entered, outputs, grains, list(one.rows))
         return tuple(self._device.give(output.detach()) for output in outputs)
 
-    def _before(self, grain: int) -> dict[str, torch.Tensor]:
-        """Return what forward passes change, as it is before a grain of the round."""
-        if self._change is None:
-            return {}
-        if not self._held:
-            names = [name for name in self.buffers if name in self.graph.changes]
-            self._held.append({name: self.buffers[name].clone() for name in names})
-        while len(self._held) <= grain:
-            one = Pass(self.task.seed, 0, (0,), (0,), held=lambda grain: self._held[-1])
-            with torch.no_grad():
-                self._held.append(StageInterpreter(self._change, one).run())
-        return self._held[grain]
+    def lose(self, round: int, micro_batch: int, targets: Tensors,  # noqa: A002
+             ) -> tuple[float, float]:
+        """
+        Return the sums of losses and counts of a micro-batch; the way back begins here.
 
-    def lose(self, micro_batch: int, targets: Tensors) -> tuple[float, float]:
-        """Return the sums of losses and counts of a micro-batch; the way back begins here."""
+        Raises
+        ------
+        TaskError
+            If the loss returns something else than the task says it does.
+
+        """
         kept = self._kept[micro_batch]
-        parts = kept.rows if self.graph.loss_apart else [sum(kept.rows)]
-        pieces = [self.graph.losses(self.task, *both) for both in zip(
-            split_rows(tuple(map(self._device.give, kept.outputs)), parts),
-            split_rows(targets, parts))]
-        losses, counts = (torch.cat(parts) for parts in zip(*pieces))
+        outputs = tuple(map(self._device.give, kept.outputs))
+        if self._readable:
+            with Watch(self._readable) as watch:
+                losses, counts = self._losses(round, kept, outputs, targets)
+            check_read(watch)
+        else:
+            losses, counts = self._losses(round, kept, outputs, targets)
         kept.outputs = (losses.sum(),)
         return float(losses.detach().double().sum()), float(counts.sum())
 
-    def backward(self, micro_batch: int, gradients: Sequence[torch.Tensor]) -> Tensors:
-        """Go back through a micro-batch; return the gradients of what entered and has one."""
+    def _losses(self, round: int, kept: _Kept, outputs: Tensors,  # noqa: A002
+                targets: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.graph.loss_apart:
+            pieces = []
+            for grain, *both in zip(kept.grains, rows_apart(outputs, kept.rows),
+                                    rows_apart(targets, kept.rows)):
+                with drawing(draw_seed(self.task.seed, _LOSS, round, grain)):
+                    pieces.append(self.graph.losses(self.task, *both))
+            losses, counts = (torch.cat(parts) for parts in zip(*pieces))
+            return losses, counts
+        return self.graph.losses(self.task, outputs, targets)
+
+    def backward(self, micro_batch: int, gradients: Sequence[torch.Tensor | None],
+                 ) -> tuple[torch.Tensor | None, ...]:
+        """
+        Go back through a micro-batch; return the gradients of what entered and may have one.
+
+        None stands for a value that no loss depends on.
+        """
         kept = self._kept.pop(micro_batch)
         if self.last == len(self.graph.layers):
             roots, gradients = kept.outputs, [torch.ones_like(kept.outputs[0])]
         else:
             roots = tuple(output for output, value in zip(kept.outputs, self.graph.cuts[self.last])
                           if value.gradient)
-            gradients = [self._device.take(gradient) for gradient in gradients]
-        pairs = [(root, gradient) for root, gradient in zip(roots, gradients)
-                 if root.requires_grad]
+        pairs = [(root, self._device.take(gradient)) for root, gradient in zip(roots, gradients)
+                 if root.requires_grad and gradient is not None]
         if pairs:
             torch.autograd.backward([root for root, _ in pairs], [g for _, g in pairs])
-        return tuple(self._device.give(torch.zeros_like(x) if x.grad is None else x.grad)
+        for parameter in self.parameters.values():
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.to_dense()
+        return tuple(None if x.grad is None else self._device.give(x.grad)
                      for x in kept.inputs if x.requires_grad)
 
     def begin(self) -> None:
         """Begin a round, or begin it again: nothing is summed yet."""
         self._kept.clear()
-        self._held.clear()
         self.statistics.clear()
         for parameter in self.parameters.values():
-            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = None
 
     def gradients(self) -> list[torch.Tensor]:
-        """Return the sums of gradients over the samples so far."""
+        """Return the sums of gradients over the samples so far, of parameters that have one."""
         return [p.grad for p in self.parameters.values() if p.grad is not None]
+
+    def divide(self, round: int, counted: float) -> None:  # noqa: A002
+        """Divide gradients by what all samples of the round count, then run the hooks."""
+        if gradients := self.gradients():
+            torch._foreach_div_(gradients, counted)
+        self.hooks.run(self.parameters, round)
 
     def step(self, round: int, norm: float) -> None:  # noqa: A002
         """Step the optimiser with gradients of that norm (of the whole network), fold norms."""
         gradients = self.gradients()  # a stage may have none
-        if gradients and self.task.clip is not None and norm > self.task.clip:
-            torch._foreach_mul_(gradients, self.task.clip / norm)
-        changed = self._before(self.task.grains)
+        if gradients and self.task.clip is not None and \
+                (scale := self.task.clip / (norm + 1e-6)) < 1:  # as clip_grad_norm_ of PyTorch
+            torch._foreach_mul_(gradients, scale)
+        changed = dict[str, torch.Tensor]()
+        if self._change is not None:  # with the parameters of the pass
+            with torch.no_grad():
+                changed = StageInterpreter(self._change, Pass(0, round, (0,), (0,))).run()
+                changed = {name: value.clone() for name, value in changed.items()}
         if self.optimiser:
             factor = self.task.schedule(round) if self.task.schedule else 1.0
             for group, rate in zip(self.optimiser.param_groups, self._rates):
@@ -200,6 +240,14 @@ class StageRunner:
                 self.optimiser.state[parameter] = {
                     key: value.clone() if key == 'step' else _lying_as(parameter, value)
                     for key, value in own.items()}
+
+
+def squares(gradient: torch.Tensor) -> float:
+    """Return the sum of the squares of a gradient, in about the precision of float64."""
+    flat = gradient.flatten()
+    if flat.dtype not in (torch.float32, torch.float64):
+        flat = flat.float()
+    return sum((float(torch.dot(part, part)) for part in torch.split(flat, _DOT)), 0.0)
 
 
 def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
