@@ -211,7 +211,7 @@ def test_a_torch_that_cannot_reach_other_processes_is_named_at_once(
 def test_what_is_no_checkpoint_is_refused(folder, capsys):
     (folder / 'odd.safetensors').write_bytes(b'nothing')
     assert main(['train', 'show', f'{folder}/odd.safetensors']) == 2
-    assert 'no safetensors file' in capsys.readouterr().err
+    assert 'not a safetensors file' in capsys.readouterr().err
 
 
 def test_why_training_came_to_nothing_is_said_to_people_and_to_programs(folder, capsys):

@@ -135,7 +135,7 @@ def test_a_damaged_file_is_never_read_as_another_one(trained, tmp_path):
         with pytest.raises(TaskError):
             read_checkpoint(path)
     path.write_bytes((1 << 62).to_bytes(8, 'little') + data[8:])
-    with pytest.raises(TaskError, match='no safetensors'):
+    with pytest.raises(TaskError, match='not a safetensors'):
         read_checkpoint(path)
     path.write_bytes(data)
     again = read_checkpoint(path)

@@ -47,7 +47,8 @@ def values(root: torch.fx.GraphModule, x: torch.Tensor, alone: bool) -> list[tor
     export = copy.deepcopy(root)
     x = x.clone().requires_grad_()
     made, = run_pass(export, (x * 1,), Pass(0, 0, (0, 1), (3, 2)), apart=alone)
-    (made * torch.linspace(0.5, 1.5, made.numel(), dtype=made.dtype).view_as(made)).sum().backward()
+    weights = torch.linspace(0.5, 1.5, made.numel(), dtype=made.dtype)
+    torch.autograd.backward((made.flatten() * weights).sum())
     return [made.detach(), *(torch.zeros(()) if p.grad is None else p.grad.to_dense()
                              for p in (x, *export.parameters()))]
 
