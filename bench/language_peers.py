@@ -42,9 +42,9 @@ from intradp_lab.language.reference import whole_model
 from intradp_lab.language.settings import PeakMemory
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.processes import Command
-from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.systems.language.families import library as transformers_library
 from intradp_ros.systems.language.import_model import load_tokenizer
+from intradp_ros.systems.language.smollm2 import smollm2
 
 MEMORY = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}
 RESIDENT = {'rover': 290 * MB, 'drone': 175 * MB, 'dock': 175 * MB}

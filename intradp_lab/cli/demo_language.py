@@ -25,11 +25,11 @@ from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.control_groups import DISK, MEMORY
-from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.language.families import MissingPackageError
+from intradp_ros.systems.language.smollm2 import smollm2
 
 RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
 BOARDS = {'rover': 200 * MB, 'drone': 150 * MB, 'dock': 150 * MB}

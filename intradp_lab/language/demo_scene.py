@@ -35,7 +35,6 @@ from intradp_lab.language.settings import costs_of
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.processes import ChildError, Command, module_arguments
-from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.import_model import import_model, load_tokenizer
@@ -43,6 +42,7 @@ from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_l
 from intradp_ros.systems.language.manifest import Manifest, read_manifest
 from intradp_ros.systems.language.measure import measure_blocks
 from intradp_ros.systems.language.segment_plan import parse_plan
+from intradp_ros.systems.language.smollm2 import smollm2
 
 MB = 1_000_000
 QUESTION = 'Name three things that a robot should check before it leaves its dock.'

@@ -16,17 +16,16 @@ from intradp_ros.cli.output import Output
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.core.cache_folder import cache_folder
-from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.profiling.disk import disk_rate
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.families import FamilyError, MissingPackageError
 from intradp_ros.systems.language.manifest import DTYPES, Manifest
-from intradp_ros.systems.language.measure import BlockSeconds, measure_blocks
+from intradp_ros.systems.language.measure import BlockSeconds, measured_blocks
 from intradp_ros.systems.language.opened import imported
 from intradp_ros.systems.language.planner import NoPlanError, plan_language, Planned
+from intradp_ros.systems.language.smollm2 import model_place
 
-SMOLLM2 = 'smollm2'
 #: Seconds that a message takes in addition to its way: between machines, and between threads.
 _HOP, _THREAD_HOP = 1e-3, 2e-4
 _NO_LIMIT = 1 << 60
@@ -86,11 +85,11 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
         head_of(args, fleet_of(args.fleet).topology)
     store = BlobStore(cache_folder() / 'language' / 'blobs', _NO_LIMIT)
     try:
-        source = smollm2() if args.model == SMOLLM2 else Path(args.model)
+        source = model_place(args.model)
         with out.status(f'turning {args.model} into blobs, once'):
             manifest = imported(source, store, args.dtype or '')
         with out.status('measuring its blocks'):
-            return Opened(manifest, store, measure_blocks(manifest, store))
+            return Opened(manifest, store, measured_blocks(manifest, store))
     except (ImportModelError, FamilyError, MissingPackageError, ModuleNotFoundError) as error:
         raise CommandError(str(error)) from error
 

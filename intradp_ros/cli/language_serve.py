@@ -13,6 +13,7 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model
 from intradp_ros.cli.language_run import local_language
 from intradp_ros.cli.output import output
+from intradp_ros.core.extras import pip_install
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.requests.admission import ClientRates
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
                                for name in ('access', 'openai_api', 'web_server'))
     except ModuleNotFoundError as error:
         raise CommandError(f'an endpoint needs the package {error.name}: '
-                           "pip install 'intradp-ros[web]'") from error
+                           f'{pip_install("web")}') from error
     with output(False) as out:
         try:
             keys = access.ApiKeys.load(args.keys) if args.keys else None

@@ -15,6 +15,7 @@ from typing import Any
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
 from intradp_ros.cli.serving_fleet import own_site, sites_of
+from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
 from intradp_ros.systems.serving.service import read_services, ServicesError
 
@@ -110,7 +111,7 @@ def modules() -> tuple[Any, Any, Any]:
                               for name in ('access', 'serving_app', 'site_link'))
     except ModuleNotFoundError as error:
         raise CommandError(f'serving needs the package {error.name}: '
-                           "pip install 'intradp-ros[serving]'") from error
+                           f'{pip_install("serving")}') from error
     return access, app, links
 
 

@@ -17,6 +17,8 @@ import secrets
 import time
 from typing import Any
 
+from intradp_ros.core.extras import pip_install
+
 try:
     from fastapi import FastAPI, Request
     from fastapi.exceptions import RequestValidationError
@@ -25,8 +27,7 @@ try:
 
     from intradp_ros.web.openai_requests import Body, ChatBody, TextBody
 except ModuleNotFoundError as error:  # said with the command that brings it
-    raise ModuleNotFoundError('the HTTP endpoint needs fastapi: pip install '
-                              "'intradp-ros[web]', or pip install fastapi uvicorn",
+    raise ModuleNotFoundError(f'the HTTP endpoint needs fastapi: {pip_install("web")}',
                               name='fastapi') from error
 
 from intradp_ros.runtime.requests.admission import Fate

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from intradp_ros.core.extras import pip_install
 from intradp_ros.runtime.requests.infer_requests import DTYPES, MAX_TENSOR_DIMENSIONS
 
 try:
     import msgpack
 except ModuleNotFoundError as error:  # said with the command that brings it
-    raise ModuleNotFoundError("policies over web sockets need msgpack: pip install "
-                              "'intradp-ros[serving]', or pip install msgpack",
+    raise ModuleNotFoundError(f'policies over web sockets need msgpack: {pip_install("serving")}',
                               name='msgpack') from error
 
 #: Values of a message, maps and lists in one another, characters of a text.

@@ -11,15 +11,15 @@ import math
 from pathlib import Path
 import threading
 
+from intradp_ros.core.extras import pip_install
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.web.connections import App, Listener, watched
 
 try:
     import uvicorn
 except ModuleNotFoundError as error:  # said with the command that brings it
-    raise ModuleNotFoundError('the HTTP endpoint needs uvicorn and fastapi: pip install '
-                              "'intradp-ros[web]', or pip install uvicorn fastapi",
-                              name='uvicorn') from error
+    raise ModuleNotFoundError('the HTTP endpoint needs uvicorn and fastapi: '
+                              + pip_install('web'), name='uvicorn') from error
 
 _LOG = logging.getLogger(__name__)
 #: Seconds that open answers have when the server closes.

@@ -46,8 +46,8 @@ def test_a_fleet_is_in_the_namespace_of_its_nodes_or_where_its_name_says() -> No
 def test_what_a_system_needs_and_is_not_installed_is_named_with_the_command(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systems, 'SYSTEMS', {
-        'dreams': System('no_such_package.dreams:Dreams', '', extra='dreams')})
-    with pytest.raises(ValueError, match=r"pip install 'intradp-ros\[dreams\]'"):
+        'dreams': System('no_such_package.dreams:Dreams', '', extra='language')})
+    with pytest.raises(ValueError, match="pip install 'gguf.*'transformers"):
         device_part('dreams', None, {})
 
 

@@ -15,6 +15,7 @@ import pytest
 from requirements import declared, lowest, requirements, ROOT
 
 from intradp_ros.cli.machine_checks import FLOORS
+from intradp_ros.core import extras
 
 DECLARED = declared()
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
@@ -26,8 +27,8 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
-EXTRAS = {'fastapi': 'web', 'pydantic': 'web', 'rosbags': 'training', 'starlette': 'web',
-          'uvicorn': 'web'}
+EXTRAS = {'fastapi': 'web', 'msgpack': 'serving', 'pydantic': 'web', 'rosbags': 'training',
+          'starlette': 'web', 'uvicorn': 'web', 'websockets': 'web'}
 
 
 def name_of(requirement: str) -> str:
@@ -47,6 +48,13 @@ def imported(package: str) -> Iterator[str]:
 OURS = {*sys.stdlib_module_names, 'intradp_ros', 'intradp_lab'}
 MODULES = sorted({*imported('intradp_ros')} - OURS - OF_RQT)
 OF_LAB = sorted({*imported('intradp_lab')} - OURS - {*MODULES} - {'setuptools', 'ultralytics'})
+
+
+def test_messages_name_the_packages_of_extras() -> None:
+    """This package is on no index, so its extras cannot be installed by its name."""
+    for extra, packages in extras.EXTRAS.items():
+        assert list(packages) == requirements(DECLARED, extra)
+    assert extras.pip_install('web').startswith("pip install 'fastapi>=")
 
 
 def test_the_modules_are_found() -> None:

@@ -42,6 +42,7 @@ NODES = {
     'server': {'offload_node', 'planner_node'},
     'device': {'device'},
     'coordinator': {'coordinator_node'},
+    'language': {'board'},
     'trainer': {'trainer_node'},
     'demo': {'offload_node', 'planner_node', 'inference_node'},
 }

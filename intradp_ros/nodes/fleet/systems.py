@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Protocol, TYPE_CHECKING
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.core.extras import pip_install
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.fleet.fleet_parameters import FleetPlace
@@ -185,7 +186,7 @@ def _load(name: str, entry: str) -> Callable[..., Any]:
         if not extra or (error.name or '').startswith('intradp_ros'):
             raise
         raise ValueError(f'{name} needs {error.name}, which is not installed: run '
-                         f"pip install 'intradp-ros[{extra}]'") from error
+                         f'{pip_install(extra)}') from error
     return found
 
 

@@ -8,8 +8,9 @@ from intradp_ros.nodes.common.parameters import Parameter
 
 HOLD, REFUSE = 'hold', 'refuse'
 LANGUAGE_MODEL = Parameter(
-    'language_model', '', 'Folder of safetensors or GGUF file. A device turns it into blobs, and '
-    'hands them out to the others; at least the head needs it. The coordinator plans for it.')
+    'language_model', '', 'Folder of safetensors, GGUF file, or "smollm2". A device turns it into '
+    'blobs, and hands them out to the others; at least the head needs it. The coordinator plans '
+    'for it.')
 LANGUAGE_PLANNING_PARAMETERS: tuple[Parameter, ...] = (
     LANGUAGE_MODEL,
     Parameter('head', '', 'Device that has embedding, head and the requests.'),

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
@@ -18,8 +17,9 @@ from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.manifest import Manifest
-from intradp_ros.systems.language.measure import measure_blocks
+from intradp_ros.systems.language.measure import measured_blocks
 from intradp_ros.systems.language.opened import imported
+from intradp_ros.systems.language.smollm2 import model_place
 
 #: Seconds that a message takes in addition to its way.
 _HOP = 1e-3
@@ -46,7 +46,7 @@ class LanguagePlanning(LanguagePlanner):
                              f'{given["fleet_file"]}; there are {", ".join(topology.names)}')
         store = BlobStore(cache_folder() / 'language' / 'blobs', 1 << 60)
         manifest = opened(given[LANGUAGE_MODEL.name], store)
-        seconds = measure_blocks(manifest, store)
+        seconds = measured_blocks(manifest, store)
         super().__init__(LanguageCosts(
             manifest, topology, seconds.attention, seconds.mlp, seconds.head, _HOP,
             min(given['tokens'], manifest.context)), given['head'], node.info)
@@ -58,6 +58,6 @@ class LanguagePlanning(LanguagePlanner):
 def opened(path: str, store: BlobStore) -> Manifest:
     """Return a model that a parameter names, its blobs in a store; ValueError if it is none."""
     try:
-        return imported(Path(path), store)
-    except (MissingPackageError, OSError) as error:
+        return imported(model_place(path), store)
+    except (MissingPackageError, ModuleNotFoundError, OSError) as error:
         raise ValueError(str(error)) from error

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.extras import pip_install
 from intradp_ros.nodes.common.bits_in_use import BitsInUse
 from intradp_ros.nodes.sensors.image_messages import (
     as_tensor,
@@ -38,7 +39,7 @@ from intradp_ros.systems.training.base.task import MOST_SAMPLES, TaskError
 IMAGE, COMPRESSED = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 #: Bytes of one message above which it is no picture: 16-bit RGBA of the most pixels, and a header.
 MOST_BYTES = 8 * MOST_PIXELS + (1 << 16)
-_MISSING = "bags are read by rosbags, which is not installed: pip install 'intradp-ros[training]'"
+_MISSING = f'bags are read by rosbags, which is not installed: {pip_install("training")}'
 
 
 class BagImages:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import importlib
 from typing import Any
 
+from intradp_ros.core.extras import pip_install
 from intradp_ros.core.torchvision_import import torchvision
 
 
@@ -92,7 +93,7 @@ def library() -> Any:
         return importlib.import_module('transformers')
     except ModuleNotFoundError as error:
         raise MissingPackageError(f'language models need the package {error.name}: '
-                                  "pip install 'intradp-ros[language]'") from None
+                                  f'{pip_install("language")}') from None
 
 
 def check_family(config: Mapping[str, Any]) -> Family:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.language.checkpoint import (
     Checkpoint,
     EMBEDDING,
@@ -104,7 +105,7 @@ class _GgufFile:
             self._library = importlib.import_module('gguf')
         except ModuleNotFoundError as error:
             raise MissingPackageError(f'GGUF files need the package {error.name}: '
-                                      "pip install 'intradp-ros[language]'") from None
+                                      f'{pip_install("language")}') from None
         self.path, self.tensors = path, read_gguf(path)
         try:
             reader = self._library.GGUFReader(path)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.language.families import MissingPackageError
 
 
@@ -35,7 +36,7 @@ class Grammar:
             self._torch = importlib.import_module('llguidance.torch')
         except ModuleNotFoundError as error:
             raise MissingPackageError(f'answers by a schema need the package {error.name}: '
-                                      "pip install 'intradp-ros[language]'") from None
+                                  f'{pip_install("language")}') from None
         try:
             if not isinstance(json.loads(schema), dict | bool):
                 raise ValueError('a schema is a JSON object')

@@ -4,13 +4,18 @@
 """How fast this machine is: seconds of a model's blocks and head, bytes a second of its memory."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+import hashlib
+import json
 import math
 import time
 
 import torch
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.cache_folder import cache_folder, code_digest
+from intradp_ros.profiling.machine import device_name
 from intradp_ros.systems.language.block_math import KvPages, LaneRun
 from intradp_ros.systems.language.fused_blocks import make_blocks
 from intradp_ros.systems.language.kernels import kernels
@@ -23,6 +28,8 @@ from intradp_ros.systems.language.slots import BlockSlot
 _LAYERS, _TIMES, _TOKENS = 8, 5, 64
 #: Most bytes that are read to measure the memory's rate.
 _READ = 64 << 20
+#: Packages that decide what is measured.
+_MEASURING = ('systems/language',)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,22 @@ class BlockSeconds:
     mlp: float
     head: float
     memory_rate: float
+
+
+def measured_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
+    """Return what one token takes, measured the first time: kept by model, machine and code."""
+    measured = f'{manifest.digest} {device_name()} {kernels().name}'
+    name = hashlib.sha256(measured.encode()).hexdigest()[:16]
+    path = cache_folder() / 'profiles' / f'blocks-{name}-{code_digest(*_MEASURING)[:8]}.json'
+    try:
+        found = BlockSeconds(**json.loads(path.read_text()))
+        if all(type(value) is float and 0 < value < math.inf for value in asdict(found).values()):
+            return found
+    except (OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
+        pass
+    found = measure_blocks(manifest, store)
+    write_atomically(path, json.dumps(asdict(found)))
+    return found
 
 
 def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:

@@ -212,7 +212,7 @@ def test_what_brings_rosbags_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, 'rosbags.rosbag2', None)  # as if it were not installed
     for read in (lambda: BagImages(tmp_path, TOPIC, {}, (8, 8)),
                  lambda: labels_of_topic(tmp_path, TOPIC, likeliest())):
-        with pytest.raises(TaskError, match=r"pip install 'intradp-ros\[training\]'"):
+        with pytest.raises(TaskError, match="pip install 'rosbags"):
             read()
 
 

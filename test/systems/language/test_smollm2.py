@@ -13,7 +13,6 @@ import pytest
 
 from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.importers.smollm2 import smollm2
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import (
     ChatTurn,
@@ -24,6 +23,7 @@ from intradp_ros.runtime.requests.text_requests import (
 )
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
+from intradp_ros.systems.language.smollm2 import smollm2
 
 TIMEOUT = 120.0
 QUESTIONS = ('What is the capital of France?', 'Name a colour.')

