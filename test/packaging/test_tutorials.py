@@ -2,23 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The blocks of the tutorials do what the tutorials say.
+The tutorials do what they say: `terminals.py` does each block as it is printed.
 
-In the order of the page, in one folder: ``sh`` runs in bash and ``python`` as a program; ``yaml``
-is written to the file that the text before it names, and is read.  Blocks without a language need
-a robot; `test_documented_commands.py` parses these.
+`test_documented_commands.py` parses those of other documents.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-import os
+from importlib.util import find_spec
 from pathlib import Path
-import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from terminals import blocks, reader
 import yaml
 
 from intradp_ros.cluster.fleet_file import read_fleet
@@ -26,25 +21,6 @@ from intradp_ros.cluster.fleet_file import read_fleet
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / 'doc' / 'tutorials').glob('*.md'))
 NODES = ROOT / 'intradp_ros' / 'nodes'
-TIMEOUT = 300
-
-
-def blocks(document: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield language, text and the file that the paragraph before names, of each block."""
-    text = document.read_text()
-    for match in re.finditer(r'^```(sh|python|yaml)\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
-        before = text[:match.start()].rstrip().rpartition('\n\n')[2]
-        named = re.findall(r'`([\w.]+\.yaml)`', before)
-        yield match[1], match[2], named[0] if named else ''
-
-
-def run(language: str, block: str, folder: Path) -> None:
-    """Run a block in a folder, with this environment's commands; its output if it fails."""
-    path = f'{Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
-    command = ['bash', '-euc', block] if language == 'sh' else [sys.executable, '-c', block]
-    done = subprocess.run(command, cwd=folder, text=True, timeout=TIMEOUT, capture_output=True,
-                          env={**os.environ, 'PATH': path, 'PYTHONPATH': str(folder)})
-    assert done.returncode == 0, f'{block}\n{done.stdout}\n{done.stderr}'
 
 
 def unknown_parameters(content: dict[str, Any]) -> list[str]:
@@ -63,11 +39,12 @@ def unknown_parameters(content: dict[str, Any]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize('document', TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_runs(document: Path, tmp_path: Path) -> None:
-    for language, block, file in blocks(document):
-        if language == 'yaml':
-            (tmp_path / file).write_text(block)
-        else:
-            run(language, block, tmp_path)
+    """Blocks with a language, on any machine; those without one where `launch` is."""
+    with_ros = find_spec('launch_ros') is not None
+    with reader(tmp_path) as person:
+        for language, block, file in blocks(document):
+            if language or with_ros:
+                person.do(language, block, file)
 
 
 @pytest.mark.parametrize('document', TUTORIALS, ids=lambda path: path.stem)

@@ -11,11 +11,16 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
+from intradp_ros.nodes.common.prometheus import Metrics, Total
 from intradp_ros.runtime.transport.traffic import Traffic
 
 
 class Diagnostics:
-    """The status of a node: a warning where it says so, or where messages were rejected lately."""
+    """
+    The status of a node: a warning where it says so, or where messages were rejected lately.
+
+    Its figures go to Prometheus, too, where the node has `metrics`.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -26,7 +31,11 @@ class Diagnostics:
         """Return the status with its values as text; `rejected` counts by cause."""
         total = sum(rejected.values())
         well, self._rejected = well and total <= self._rejected, total
-        every = {**values, **{f'rejected_{cause}': n for cause, n in sorted(rejected.items())}}
+        every = {**values, **{f'rejected_{cause}': Total(n)
+                              for cause, n in sorted(rejected.items())}}
+        metrics: Metrics | None = getattr(self._node, 'metrics', None)
+        if metrics:
+            metrics.take('diagnostics', {'well': well, **every})
         status = DiagnosticStatus(
             level=DiagnosticStatus.OK if well else DiagnosticStatus.WARN,
             name=self._node.get_fully_qualified_name(), message=message,
@@ -51,9 +60,9 @@ class SaidOnce:
         self._reported = now
 
 
-def crossed(sent: Traffic, received: Traffic) -> dict[str, int]:
+def crossed(sent: Traffic, received: Traffic) -> dict[str, Total]:
     """Return for each way and encoding the bytes on the link, and what they were plain."""
-    return {f'{way}_{name}_{what}': count
+    return {f'{way}_{name}_{what}': Total(count)
             for way, traffic in (('sent', sent), ('received', received))
             for name, counts in sorted(traffic.by_encoding().items())
             for what, count in zip(('bytes', 'plain_bytes'), counts)}

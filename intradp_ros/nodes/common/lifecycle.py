@@ -25,6 +25,7 @@ from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.nodes.common.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.common.ending_signals import EndingSignals
 from intradp_ros.nodes.common.parameters import declare, Parameter, read
+from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
 from intradp_ros.nodes.common.qos_mismatch import of_listeners
 from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
 from intradp_ros.nodes.common.unused_overrides import unused_overrides
@@ -54,7 +55,8 @@ class ManagedNode(LifecycleNode):
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.until_cleanup, self.until_deactivated = ExitStack(), ExitStack()
-        declare(self, (*self.PARAMETERS, AUTOSTART, BOND_PERIOD))
+        self.metrics: Metrics | None = None
+        declare(self, (*self.PARAMETERS, *METRICS, AUTOSTART, BOND_PERIOD))
 
     @property
     def callback_threads(self) -> int:
@@ -76,7 +78,7 @@ class ManagedNode(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Run `setup`; refuse to configure where it raises."""
-        if not self._done('configure', lambda: self.setup(read(self, self.PARAMETERS))):
+        if not self._done('configure', self._set_up):
             self.release()
             return TransitionCallbackReturn.FAILURE
         return super().on_configure(state)
@@ -139,6 +141,19 @@ class ManagedNode(LifecycleNode):
         managed = not self.get_parameter(AUTOSTART.name).value
         (self.info if managed else self.warn)(
             f'{what} by a call of change_state, which is open to all without SROS2')
+
+    def _set_up(self) -> None:
+        """Open a port for Prometheus where one is wanted, and run `setup`."""
+        given = read(self, METRICS)
+        if port := given['metrics_port']:
+            self.metrics = open_metrics(given['metrics_address'], port,
+                                        self.get_fully_qualified_name())
+            self.until_cleanup.callback(self._close_metrics, self.metrics)
+        self.setup(read(self, self.PARAMETERS))
+
+    def _close_metrics(self, metrics: Metrics) -> None:
+        self.metrics = None
+        metrics.close()
 
     def _start_bonded(self) -> None:
         """Run `start`, and say to a lifecycle manager that the node lives."""

@@ -21,6 +21,7 @@ from intradp_ros.nodes.common.diagnostics import added, Diagnostics, SaidOnce
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.nodes.common.prometheus import Total
 from intradp_ros.nodes.common.weight_parameters import WEIGHT_PARAMETERS, weight_policy
 from intradp_ros.nodes.fleet.fleet_parameters import DEVICES_TOPIC, FLEET, FleetPlace
 from intradp_ros.nodes.fleet.fleet_silence import FleetSilence
@@ -181,7 +182,7 @@ class DeviceNode(ManagedNode):
         for status in found:
             values |= status
         values |= {'trouble': trouble,
-                   'weight_bytes_served': sum(m.weights.served for _, m in members),
+                   'weight_bytes_served': Total(sum(m.weights.served for _, m in members)),
                    'authenticated': self._key is not None}
         rejected = added(*(part.rejected() for part in self._parts.values()),
                          *(m.rejections.by_cause() for _, m in members),

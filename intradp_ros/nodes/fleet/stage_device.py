@@ -17,6 +17,7 @@ from intradp_ros.msg import InferenceResult
 from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.common.diagnostics import crossed
 from intradp_ros.nodes.common.lifecycle import CHANGEABLE, RELIABLE
+from intradp_ros.nodes.common.prometheus import Total
 from intradp_ros.nodes.common.receiving import Receiver
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.sensors.result_messages import result_message
@@ -83,7 +84,7 @@ class StageDevice:
     def status(self) -> Mapping[str, Any]:
         """Return what was computed and what crossed."""
         worker, client = self._role.worker, self._role.client
-        return {'inferences': worker.finished, **crossed(worker.sent, worker.received),
+        return {'inferences': Total(worker.finished), **crossed(worker.sent, worker.received),
                 **(client.counts() if client else {}),
                 'trouble': client.unavailable_reason() if client else ''}
 

@@ -10,6 +10,7 @@ from typing import Any, TYPE_CHECKING
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.weight_parameters import store_of
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.language.language_parameters import HOLD, LANGUAGE_MODEL
@@ -83,22 +84,24 @@ class LanguageDevice:
         if engine := self._role.engine:
             meter, loader = engine.meter, engine.loader
             values |= {
-                'rounds': meter.rounds, 'computing_s': f'{meter.computing:.3f}',
-                'waiting_for_disk_s': f'{meter.disk:.3f}',
-                'waiting_for_peers_s': f'{meter.peers:.3f}', 'sent_bytes': meter.sent,
-                'received_bytes': meter.received, 'read_bytes': loader.nbytes,
-                'read_bytes_per_s': f'{loader.nbytes / loader.seconds:.3g}'
+                'rounds': Total(meter.rounds), 'computing_s': Total(meter.computing, '.3f'),
+                'waiting_for_disk_s': Total(meter.disk, '.3f'),
+                'waiting_for_peers_s': Total(meter.peers, '.3f'), 'sent_bytes': Total(meter.sent),
+                'received_bytes': Total(meter.received), 'read_bytes': Total(loader.nbytes),
+                'read_bytes_per_s': Figure(loader.nbytes / loader.seconds, '.3g')
                 if loader.seconds else ''}
         if head := self._role.head:
             state = head.state()
             values |= {
-                'model': head.name, 'tokens': state.tokens, 'prompt_tokens': state.prompt_tokens,
-                'ms_per_token': f'{1e3 * state.token_seconds:.1f}', 'serving': state.serving,
-                'waiting': state.waiting, 'restarts': state.restarts,
-                'shared_prompt_tokens': state.shared_tokens, 'disk_that_brakes': state.brake,
-                **{f'waiting_for_disk_ms_of_{name}': f'{1e3 * seconds:.1f}'
+                'model': head.name, 'tokens': Total(state.tokens),
+                'prompt_tokens': Total(state.prompt_tokens),
+                'ms_per_token': Figure(1e3 * state.token_seconds, '.1f'), 'serving': state.serving,
+                'waiting': state.waiting, 'restarts': Total(state.restarts),
+                'shared_prompt_tokens': Total(state.shared_tokens),
+                'disk_that_brakes': state.brake,
+                **{f'waiting_for_disk_ms_of_{name}': Figure(1e3 * seconds, '.1f')
                    for name, seconds in state.uncovered.items()},
-                **{f'requests_{fate}': count for fate, count in state.fates.items()}}
+                **{f'requests_{fate}': Total(count) for fate, count in state.fates.items()}}
         if self._given['answers'] and self._served.held:
             values['trouble'] = f'{self._served.held} requests are held: {NO_PLAN}'
         return values

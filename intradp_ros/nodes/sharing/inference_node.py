@@ -31,6 +31,7 @@ from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.common.key_parameter import key_of
 from intradp_ros.nodes.common.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.common.lossy_parameter import allowed, report_difference
+from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.qos_mismatch import of_speakers
 from intradp_ros.nodes.common.receiving import Receiver
 from intradp_ros.nodes.common.silence import network_of, SilenceWatch
@@ -145,7 +146,7 @@ class InferenceNode(ManagedNode):
                                   region_of(parameters['roi']))
         self._together = self._intake.together()
         self._sensor = self._intake.sensor
-        self._monitor = Monitor(self, parameters)
+        self._monitor = Monitor(self)
         self._open_topics()
         self._answers = AnswerPublisher(self, self._intake, model, card)
         self._example = self._intake.example(parameters['example'], model)
@@ -460,15 +461,17 @@ class InferenceNode(ManagedNode):
         inactive = ['inactive'] if self._worker is None else []
         message = '; '.join([connection.state.value, *inactive, *self._missing, *self._findings])
         self._diagnostics.publish(self._status.status(message, {
-            'processing_time_ms': 'n/a' if self._last_ms is None else f'{self._last_ms:.1f}',
+            'processing_time_ms': 'n/a' if self._last_ms is None else Figure(
+                self._last_ms, '.1f'),
             'is_processing_time_ms_in_expected_range': in_range,
             **crossed(self.client.sent, self.client.received),
-            **_power(self.client.meter), **self._monitor.counts,
+            **_power(self.client.meter),
+            **{name: Total(count) for name, count in self._monitor.counts.items()},
             'model_digest': self.client.model.digest[:12],
             'refusal': connection.refusal, 'last_rejection': self._receiver.last,
-            'server_load': f'{connection.load:.2f}', 'mode': self._mode, 'inputs_dropped': dropped,
-            'inputs_unmatched': self._together.unmatched,
-            'frames_of_other_sessions': self._stream.foreign + self._channel.foreign,
+            'server_load': Figure(connection.load, '.2f'), 'mode': self._mode,
+            'inputs_dropped': Total(dropped), 'inputs_unmatched': Total(self._together.unmatched),
+            'frames_of_other_sessions': Total(self._stream.foreign + self._channel.foreign),
             'servers_of_this_name': len(connection.servers),
             'other_publishers': others,
             'authenticated': self._key is not None}, self._rejected(),
@@ -487,11 +490,11 @@ def _without_numbers(text: str) -> str:
     return ''.join(letter for letter in text if not letter.isdigit())
 
 
-def _power(meter: EnergyMeter | None) -> dict[str, str]:
+def _power(meter: EnergyMeter | None) -> dict[str, Any]:
     """Return what the board drew in the last second, and which sensor says so."""
     now = time.monotonic()
     watts = meter.drawn(now - 1.0, now) if meter else None
-    return {'power_w': 'n/a' if watts is None else f'{watts:.2f}',
+    return {'power_w': 'n/a' if watts is None else Figure(watts, '.2f'),
             'power_sensor': meter.source if meter else 'none'}
 
 

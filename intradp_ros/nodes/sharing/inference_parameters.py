@@ -13,7 +13,6 @@ from intradp_ros.nodes.common.lossy_parameter import LOSSY_PARAMETER
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.sensors.intake import INTAKE
 from intradp_ros.nodes.sensors.perception import PERCEPTION
-from intradp_ros.nodes.sharing.monitoring import MONITORING
 from intradp_ros.nodes.sharing.weight_loading import WEIGHTS, WEIGHTS_FOLDER
 from intradp_ros.systems.sharing.session.stream import MAX_INFLIGHT
 from intradp_ros.systems.sharing.strategies import (
@@ -59,7 +58,6 @@ INFERENCE_PARAMETERS = (
               MAX_CHUNK_BYTES),
     Parameter('max_allowed_processing_time_ms', 1000.0,
               'Diagnostics warn when an inference takes longer.', 0.0, 60000.0),
-    *MONITORING,
     WEIGHTS,
     WEIGHTS_FOLDER,
 )

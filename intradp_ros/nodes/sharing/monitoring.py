@@ -7,46 +7,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 import threading
 import time
-from typing import Any
 
 from intradp_ros.msg import SharingEvent
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode
-from intradp_ros.nodes.common.parameters import Parameter
-from intradp_ros.nodes.sharing.prometheus import open_metrics
+from intradp_ros.nodes.common.prometheus import Total
 from intradp_ros.nodes.sharing.sharing_changes import Change, SharingChanges
 from intradp_ros.runtime.requests.outcome import InferenceStats
 from intradp_ros.systems.sharing.session.connection import Connection
 
-MONITORING = (
-    Parameter('metrics_port', 0, 'TCP port where Prometheus finds figures of this node; 0 for '
-              'none. Needs prometheus_client.', 0, 65535),
-    Parameter('metrics_address', '127.0.0.1', 'Address of that port; 0.0.0.0 for all of this '
-              'machine. Anybody who reaches it may read them.'),
-)
+#: Bounds of the histogram of latencies, in seconds.
+_SECONDS = (.005, .01, .02, .05, .1, .2, .5, 1., 2., 5.)
 
 
 class Monitor:
     """Publishes changes on ``~/events`` and counts; may be given them in several threads."""
 
-    def __init__(self, node: ManagedNode, parameters: Mapping[str, Any],
-                 clock: Callable[[], float] = time.monotonic) -> None:
-        """
-        Open the topic, and the port if there is to be one.
-
-        Raises
-        ------
-        ValueError
-            If the port cannot be opened, or prometheus_client is not there.
-
-        """
+    def __init__(self, node: ManagedNode, clock: Callable[[], float] = time.monotonic) -> None:
+        """Open the topic."""
         self._node, self._clock, self._lock = node, clock, threading.Lock()
         self._changes = SharingChanges()
+        self._sent = self._received = 0
         self._events = node.publish_on(SharingEvent, '~/events', LATCHED)
-        port = parameters['metrics_port']
-        self._metrics = open_metrics(parameters['metrics_address'], port,
-                                     node.get_fully_qualified_name()) if port else None
-        if self._metrics:
-            node.until_cleanup.callback(self._metrics.close)
+        self._metrics = node.metrics
+        self._latency = self._metrics.histogram(
+            'latency_seconds', 'input at hand to result at hand', _SECONDS,
+        ) if self._metrics else None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -58,10 +43,16 @@ class Monitor:
         """Report an inference that has ended."""
         with self._lock:
             changes = self._changes.inferred(stats, self._clock())
-            counts = self._changes.counts
+            self._sent += stats.bytes_up
+            self._received += stats.bytes_down
+            totals = {**self._changes.counts, 'sent_bytes': self._sent,
+                      'received_bytes': self._received}
         self._publish(changes)
-        if self._metrics:
-            self._metrics.inferred(stats, counts)
+        if self._metrics and self._latency:
+            self._latency.observe(stats.latency)
+            self._metrics.take('inferences', {
+                'alone_seconds': stats.alone,
+                **{name: Total(count) for name, count in totals.items()}})
 
     def look(self, connection: Connection, rate: float) -> None:
         """Look at the session; `rate` is that of the link, bytes per second."""
@@ -71,7 +62,8 @@ class Monitor:
                                             agreement.epoch if agreement else None)
         self._publish(changes)
         if self._metrics:
-            self._metrics.link(rate, alive=connection.alive)
+            self._metrics.take('link', {'link_bytes_per_second': rate,
+                                        'connected': connection.alive})
 
     def mismatched(self, text: str) -> None:
         """Report that the quality of service of another node does not fit, in words."""

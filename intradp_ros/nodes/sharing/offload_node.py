@@ -24,6 +24,7 @@ from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.nodes.common.prometheus import Figure
 from intradp_ros.nodes.common.receiving import Receiver
 from intradp_ros.nodes.common.silence import network_of
 from intradp_ros.nodes.sharing.profile_publisher import (
@@ -241,8 +242,8 @@ class OffloadNode(ManagedNode):
         message = '; '.join(['serving', *(f'skipped model {text}' for text in self._skipped)])
         self._diagnostics.publish(self._status.status(message, {
             'sessions': len(server.sessions), 'max_sessions': server.max_sessions,
-            'sessions_computing': f'{server.processor.load:.2f}', 'models': len(server.models),
-            'authenticated': self._key is not None,
+            'sessions_computing': Figure(server.processor.load, '.2f'),
+            'models': len(server.models), 'authenticated': self._key is not None,
             **crossed(server.sent, server.received)}, rejected,
             well=not self._skipped))
 

@@ -23,6 +23,7 @@ from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.lossy_parameter import allowed, LOSSY_PARAMETER
 from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.nodes.common.prometheus import Total
 from intradp_ros.nodes.common.receiving import Receiver
 from intradp_ros.nodes.sharing.profile_publisher import BOOK_TOPIC, check_profile, PROFILE_TOPIC
 from intradp_ros.runtime.requests.worker_thread import Worker
@@ -215,7 +216,7 @@ class PlannerNode(ManagedNode):
         self._diagnostics.publish(self._status.status(
             'planning' if any(k.busy for k in self._keepers.values()) else 'waiting for profiles',
             {'profiles': len(self._profiles), 'books': self._epoch,
-             'books_made': sum(k.made for k in self._keepers.values()),
+             'books_made': Total(sum(k.made for k in self._keepers.values())),
              'authenticated': self._authenticated},
             added(overtaken, self._receiver.rejections.by_cause())))
 

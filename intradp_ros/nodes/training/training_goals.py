@@ -23,6 +23,7 @@ from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.common.prometheus import Figure
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST
@@ -209,10 +210,10 @@ class TrainingGoals:
         if progress and goal:
             message = progress.state
             values |= {'task': goal.task, 'round': f'{progress.round} of {progress.rounds}',
-                       'loss': f'{progress.loss:.6g}',
-                       'samples_per_second': f'{progress.samples_per_second:.3g}',
+                       'rounds_done': progress.round, 'loss': Figure(progress.loss, '.6g'),
+                       'samples_per_second': Figure(progress.samples_per_second, '.3g'),
                        'joules_modelled': 'unknown' if progress.joules is None
-                       else f'{progress.joules:.3g}',
+                       else Figure(progress.joules, '.3g'),
                        'who': progress.plan, 'lost': ', '.join(progress.lost),
                        'checkpoint': goal.checkpoint, 'trouble': progress.trouble}
         return message, values, not (progress and (progress.lost or progress.trouble))
