@@ -27,8 +27,8 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
-EXTRAS = {'fastapi': 'web', 'msgpack': 'serving', 'pydantic': 'web', 'rosbags': 'training',
-          'starlette': 'web', 'uvicorn': 'web', 'websockets': 'web'}
+EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'msgpack': 'serving', 'pydantic': 'web',
+          'rosbags': 'training', 'starlette': 'web', 'uvicorn': 'web', 'websockets': 'web'}
 
 
 def name_of(requirement: str) -> str:
