@@ -9,12 +9,21 @@ from xml.etree import ElementTree
 from policies import FOLDER, names_of, profiles
 import pytest
 
+from intradp_ros.nodes import node_modules
+
 CHANNELS = {
     'offload_node': ('offload_server_channel',), 'inference_node': ('offload_robot_channel',),
-    'planner_node': (), 'player_node': (),
+    'planner_node': (), 'player_node': (), 'trainer_node': (),
+    'language_node': ('fleet_coordinator_device_server_channel',
+                      'fleet_device_robot_robot_channel'),
     'device_node': ('fleet_coordinator_device_server_channel', 'fleet_device_robot_robot_channel'),
     'coordinator_node': ('fleet_coordinator_device_robot_channel',
                          'fleet_coordinator_robot_robot_channel')}
+
+
+def test_every_node_of_the_package_has_a_policy() -> None:
+    assert {path.name.partition('.')[0] for path in FOLDER.glob('*.policy.xml')} == {*CHANNELS}
+    assert {*node_modules()} <= {*CHANNELS}
 
 
 @pytest.mark.parametrize('node', CHANNELS)
@@ -26,7 +35,7 @@ def test_a_policy_for_every_node(node: str) -> None:
     assert set(profiles(node)) == {node, *CHANNELS[node]}
     for profile in profiles(node).values():
         for group in profile:
-            assert group.tag in ('topics', 'services') and len(group)
+            assert group.tag in ('topics', 'services', 'actions') and len(group)
             assert list(group.attrib.values()) == ['ALLOW'] and len(
                 {item.text for item in group}) == len(group)
 

@@ -15,6 +15,27 @@ from intradp_ros.core.shared_key import SharedKey
 DEVICES = {'device': 'device_node', 'robot': 'robot_node'}
 
 
+def test_policies_allow_what_language_and_trainer_nodes_do(tmp_path: Path) -> None:
+    """Two boards that a coordinator of another system greets, and a trainer with its action."""
+    with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
+        for device, node in (('device', 'language_node'), ('robot', 'robot_node')):
+            running.start('language_node', {'device_name': device, 'answers': True}, node=node)
+        running.start('trainer_node', {'tasks': ['intradp_ros.systems.training.shapes:shapes']})
+        running.start('coordinator_node', {
+            'model': DENSE, 'source': 'device', 'stages': 'device', 'devices': list(DEVICES)})
+        observer = Observer()
+        try:
+            observer.wait(lambda: {'language_node', 'trainer_node'} <= {
+                *observer.node.get_node_names()}, 'the nodes')
+            observer.wait(lambda: 'fleet_coordinator_device_server_channel' in
+                          observer.node.get_node_names(), 'the channel to the coordinator')
+            check_policy('trainer_node', observer.node)
+            check_policy('language_node', observer.node,
+                         without=('fleet_device_robot_robot_channel',))
+        finally:
+            observer.close()
+
+
 def test_policies_allow_what_the_nodes_do(tmp_path: Path) -> None:
     SharedKey.generate().save(tmp_path / 'key')
     key = {'key_file': str(tmp_path / 'key')}
