@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f'--{name}', nargs='+', choices=list(known), default=list(known),
                             metavar=name[:-1].upper(),
                             help=f'{what}, of {", ".join(known)} (default: all)')
-    parser.add_argument('--out', type=result_folder, default=Path('out/bench-fleet'),
+    parser.add_argument('--out', type=result_folder, default='out/bench-fleet',
                         help='folder for the report (default %(default)s)')
     add_json(parser)
 

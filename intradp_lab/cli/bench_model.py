@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_lab.cli.emulated_link import add_emulated_link, link_settings, planned_delay
-from intradp_lab.emulation.network import NetworkError
+from intradp_lab.emulation.network import available, NetworkError
 from intradp_lab.emulation.settings import LinkSettings, SHARED_MEDIUM
 from intradp_lab.emulation.trace import constant, LinkTrace, read_trace
 from intradp_lab.report.statements import outage_sentence
@@ -21,11 +21,12 @@ from intradp_lab.testbed.in_process import check_in_process, IN_PROCESS, MARK
 from intradp_lab.testbed.outage_run import check_outages, run_outages
 from intradp_lab.testbed.recorded import profile_from_recording, read_recording
 from intradp_lab.testbed.trial import load_seen, Phase, Trial
+from intradp_ros.cli.arguments import file_of, number
 from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
 from intradp_ros.cli.output_paths import result_folder
-from intradp_ros.cli.profile_arguments import read_profile
+from intradp_ros.cli.profile_arguments import parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.core.processes import ChildError
 from intradp_ros.dds.transport_profile import AUTO, CHOICES
@@ -57,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
     for side in (ROBOT, SERVER):
-        parser.add_argument(f'--{side}-profile', type=Path, metavar='FILE',
+        parser.add_argument(f'--{side}-profile', type=file_of(parsed_profile), metavar='FILE',
                             help=f"the {side}'s profile, from `intradp profile -o` there")
-    parser.add_argument('--recording', type=Path, metavar='FILE',
+    parser.add_argument('--recording', type=file_of(read_recording), metavar='FILE',
                         help='operator times of both devices that were recorded for the same '
                              'architecture, instead of the two profiles')
     parser.add_argument('--link', required=True, type=link, metavar='TRACE.csv|MBPS',
@@ -68,19 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_emulated_link(parser)
     parser.add_argument('--systems', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS),
                         help='which to compare (default: all)')
-    parser.add_argument('--seconds', type=float, default=20.0,
+    parser.add_argument('--seconds', type=number(0.0, above=True), default=20.0,
                         help='how long each system runs, from the beginning of the trace '
                              '(default %(default)g)')
     parser.add_argument('--outages', nargs='+', type=float, default=[], metavar='SECONDS',
                         help='afterwards let the link fail for these times, one after the other, '
                              'while the model is shared, and report what that did')
-    parser.add_argument('--check', type=float, default=BUDGET, metavar='SECONDS',
+    parser.add_argument('--check', type=number(0.0), default=BUDGET, metavar='SECONDS',
                         help='how long to check afterwards, on real values, that the schedules '
                              'that ran are exact (default %(default)g)')
     parser.add_argument('--transport', choices=[*CHOICES, IN_PROCESS], default=AUTO,
                         help=f'DDS transport profile; or {IN_PROCESS}: no DDS, but frames handed '
                              'over in memory, which needs no root; figures are marked so')
-    parser.add_argument('--out', type=result_folder, default=Path('out/bench'),
+    parser.add_argument('--out', type=result_folder, default='out/bench',
                         help='folder to write to')
     add_json(parser)
 
@@ -106,8 +107,8 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     with output(args.json) as out:
         settings = _link(args)
-        subject = load_subject(args, out)
         args.out.mkdir(parents=True, exist_ok=True)
+        subject = load_subject(args, out)
         plan = _plan(args, settings, subject, out)
         name = f'{subject.name}, {MARK}' if args.transport == IN_PROCESS else subject.name
         case = CaseRun(args.out, name, _trial(args, plan), args.link, args.seconds,
@@ -134,8 +135,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if not args.seconds > 0:
-        raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
+    for side in (ROBOT, SERVER):
+        given = getattr(args, f'{side}_profile')
+        if args.recording and given:
+            raise CommandError('give either --recording or the two profiles, not both')
+        if not args.recording and not given:
+            raise CommandError(f'--{side}-profile is missing: make it on the {side} with '
+                               '`intradp profile -o`')
+    if args.transport != IN_PROCESS and (reason := available()):
+        raise CommandError(f'no emulated link: {reason}; without it there is --transport '
+                           f'{IN_PROCESS}, which has no DDS')
     if not max(args.link.mbps) > 0:
         raise CommandError('the link never carries anything: every rate is 0')
     try:
@@ -182,19 +191,13 @@ def _plan(args: argparse.Namespace, settings: LinkSettings, subject: Subject, ou
 
 
 def _profile(args: argparse.Namespace, side: str, subject: Subject) -> Any:
-    path = getattr(args, f'{side}_profile')
     if args.recording:
-        if path:
-            raise CommandError('give either --recording or the two profiles, not both')
         try:
             return profile_from_recording(subject.shared.split, subject.shared.digest,
                                           read_recording(args.recording), side)
         except ValueError as error:
             raise CommandError(str(error)) from error
-    if path is None:
-        raise CommandError(f'--{side}-profile is missing: make it on the {side} with '
-                           '`intradp profile -o`')
-    return read_profile(path, subject)
+    return read_profile(getattr(args, f'{side}_profile'), subject)
 
 
 def _trial(args: argparse.Namespace, plan: Plan) -> Trial:

@@ -12,7 +12,7 @@ from pathlib import Path
 import time
 from typing import Any
 
-from intradp_lab.emulation.network import NetworkError
+from intradp_lab.emulation.network import available, NetworkError
 from intradp_lab.testbed.evaluation_results import Case, INPUTS, Results
 from intradp_lab.testbed.paper import (
     Evaluation,
@@ -29,6 +29,7 @@ from intradp_lab.testbed.preparation import name_of, prepare_all
 from intradp_lab.testbed.systems import SYSTEMS
 from intradp_lab.testbed.traces import TRACES
 from intradp_lab.testbed.workloads import WORKLOADS
+from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
 from intradp_ros.cli.output_paths import result_folder
@@ -73,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f'--{name}', nargs='+', choices=list(known), default=list(known),
                             metavar=name[:-1].upper(),
                             help=f'{what} to run, of {", ".join(known)} (default: all)')
-    parser.add_argument('--seconds', type=float,
+    parser.add_argument('--seconds', type=number(0.0, above=True),
                         help='how long each system runs in each case (default 5, smoke 2); longer '
                              'where the robot alone needs it for a dozen inferences')
-    parser.add_argument('--check', type=float, default=5.0, metavar='SECONDS',
+    parser.add_argument('--check', type=number(0.0), default=5.0, metavar='SECONDS',
                         help='how long to check after each case, on real values, that the '
                              'schedules that ran are exact (default %(default)g; 0: not at all)')
     parser.add_argument('--transport', choices=CHOICES, default=AUTO,
@@ -84,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--plan-only', action='store_true', help='make plans, run nothing')
     parser.add_argument('--again', action='store_true',
                         help='run cases again that have been run; plans are kept')
-    parser.add_argument('--out', type=result_folder, default=Path('out/bench'),
+    parser.add_argument('--out', type=result_folder, default='out/bench',
                         help='folder to write to')
     add_json(parser)
 
@@ -108,10 +109,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluation(args: argparse.Namespace) -> Evaluation:
-    if args.seconds is not None and not args.seconds > 0:
-        raise CommandError(f'--seconds must be above 0, got {args.seconds:g}')
-    if not args.check >= 0:
-        raise CommandError(f'--check must not be below 0, got {args.check:g}')
+    if not args.plan_only and (reason := available()):
+        raise CommandError(f'no emulated link: {reason}; --plan-only needs none')
     chosen = smoke() if args.smoke else Evaluation(
         tuple(WORKLOADS[key] for key in args.workloads), tuple(args.inputs), tuple(args.traces),
         tuple(args.systems))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from intradp_lab.emulation.network import available, LinkSettings, NetworkError
@@ -17,6 +16,7 @@ from intradp_lab.testbed.transport_bench import (
     targets_missed,
     TCP,
 )
+from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output, percent, table
 from intradp_ros.cli.output_paths import result_folder
@@ -53,25 +53,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT], default=SENDER)
     parser.add_argument('--carriers', nargs='+', choices=CARRIERS,
                         default=['udp', 'large_data', 'tcp'], help='DDS transports, and tcp')
-    parser.add_argument('--chunk-bytes', type=int, default=LEAST_CHUNK_BYTES,
+    parser.add_argument('--chunk-bytes', type=whole(1, 1 << 24), default=LEAST_CHUNK_BYTES,
                         help='least bytes of a chunk; fast links get larger ones '
                              f'(default {LEAST_CHUNK_BYTES})')
-    parser.add_argument('--repeat', type=int, default=10, help='tensors of each size')
-    parser.add_argument('--seconds', type=float, default=3.0, help='of the stream')
-    parser.add_argument('--out', type=result_folder, default=Path('out/bench/transport'),
+    parser.add_argument('--repeat', type=whole(1), default=10, help='tensors of each size')
+    parser.add_argument('--seconds', type=number(0.0, 1e6, above=True), default=3.0,
+                        help='of the stream')
+    parser.add_argument('--out', type=result_folder, default='out/bench/transport',
                         help='folder to write to')
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
+    try:
+        links = [LinkSettings(mbit, args.delay, args.jitter, loss, args.medium, args.bottleneck)
+                 for mbit in args.mbit for loss in args.loss]
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     if reason := available():
         raise CommandError(f'no emulated link: {reason}')
     rows: list[dict[str, Any]] = []
     with output(args.json) as out:
         try:
-            links = [LinkSettings(mbit, args.delay, args.jitter, loss, args.medium,
-                                  args.bottleneck) for mbit in args.mbit for loss in args.loss]
             with out.steps() as step:
                 for link in links:
                     for kind in args.carriers:

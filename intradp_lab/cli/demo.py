@@ -31,6 +31,8 @@ from intradp_lab.report import captioned_image as images
 from intradp_lab.report.medians import median_interval, paired_ratio
 from intradp_lab.zoo.video import frames
 import intradp_ros
+from intradp_ros.cli.arguments import number, whole
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.core.processes import Child, ChildError
 from intradp_ros.dds.transport_profile import CHOICES
@@ -62,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'a robot process and a server process over DDS; compare with local, offload and the best '
         'single cut; kill the server in the middle. Writes report.json, timeline.png and '
         'pictures.')
-    parser.add_argument('--rate', type=float, default=20.0, metavar='MBPS',
+    parser.add_argument('--rate', type=number(0.0, 1e6, above=True), default=20.0, metavar='MBPS',
                         help='rate of the emulated link each way (default %(default)s)')
-    parser.add_argument('--frames', type=int, default=30, help='frames in every mode')
+    parser.add_argument('--frames', type=whole(1, 10_000), default=30, help='frames in every mode')
     parser.add_argument('--models', nargs='+', choices=list(MODELS), default=list(MODELS),
                         help='which models to play')
     parser.add_argument('--transport', choices=CHOICES, default='udp',
@@ -74,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--device', default=HOST.name, metavar='NAME',
                         help='what the server computes on: cpu (default), or a device of PyTorch '
                         'with memory of its own, such as cuda')
-    parser.add_argument('--out', type=result_folder, default=Path('out/demo'),
+    parser.add_argument('--out', type=result_folder, default='out/demo',
                         help='folder to write to: an empty one, or one of an earlier demo')
 
 
@@ -85,8 +87,7 @@ def run(args: argparse.Namespace) -> int:
         hardware = open_device(args.device).hardware
         claim_folder(args.out, 'intradp_demo', RESULTS)
     except ValueError as error:
-        console.print(f'[red]{error}[/red]', highlight=False)
-        return 2
+        raise CommandError(str(error)) from error
     report: dict[str, Any] = {'versions': _versions(), 'models': {}}
     try:
         with emulated_pair(args.rate, args.transport, args.out / 'logs',

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='rate that all stations share (default %(default)s)')
     parser.add_argument('--frames', type=int, default=48, metavar='N',
                         help='frames of the camera for each plan (default %(default)s)')
-    parser.add_argument('--out', type=result_folder, default=Path('out/demo-fleet'),
+    parser.add_argument('--out', type=result_folder, default='out/demo-fleet',
                         help='folder to write to')
 
 

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='1e6 bytes a second that each disk reads (default %(default)s)')
     parser.add_argument('--tokens', type=int, default=32, metavar='N',
                         help='tokens of the answer (default %(default)s)')
-    parser.add_argument('--out', type=result_folder, default=Path('out/demo-language'),
+    parser.add_argument('--out', type=result_folder, default='out/demo-language',
                         help='folder to write to')
 
 

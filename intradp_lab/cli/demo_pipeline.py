@@ -34,6 +34,7 @@ from intradp_lab.report.page import render
 from intradp_lab.zoo.coco import CARD
 from intradp_lab.zoo.video import WARM_UP
 from intradp_lab.zoo.wheel_files import MissingWheelError
+from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.core.processes import (
@@ -96,11 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'a bag, while the link is cut once. Writes report.json, overlay.png, page.html and '
         'the bag.')
     parser.epilog = AGPL
-    parser.add_argument('--rate', type=float, default=200.0, metavar='MBPS',
+    parser.add_argument('--rate', type=number(0.0, 1e6, above=True), default=200.0, metavar='MBPS',
                         help='rate of the emulated link each way (default %(default)s)')
-    parser.add_argument('--frames', type=int, default=60, help='frames of the camera')
-    parser.add_argument('--fps', type=float, default=3.0, help='frames in a second')
-    parser.add_argument('--out', type=result_folder, default=Path('out/demo-pipeline'),
+    parser.add_argument('--frames', type=whole(3, 10_000), default=60, help='frames of the camera')
+    parser.add_argument('--fps', type=number(0.0, 100.0, above=True), default=3.0,
+                        help='frames in a second')
+    parser.add_argument('--out', type=result_folder, default='out/demo-pipeline',
                         help='folder to write to')
 
 

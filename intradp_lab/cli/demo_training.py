@@ -15,7 +15,6 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from statistics import median
 import time
 from typing import Any
@@ -94,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="rate of each device's port, each way (default %(default)s)")
     parser.add_argument('--kill', type=int, default=42, metavar='ROUND',
                         help='when a device is killed (default %(default)s)')
-    parser.add_argument('--out', type=result_folder, default=Path('out/demo-training'),
+    parser.add_argument('--out', type=result_folder, default='out/demo-training',
                         help='folder to write to')
 
 

@@ -25,10 +25,11 @@ from intradp_lab.fleet.fleet_figures import (
     usual_inflight,
 )
 from intradp_lab.fleet.namespace_fleet import run_nodes, TRANSPORT
+from intradp_ros.cli.arguments import existing_file, file_of, looked_at, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.fleet_argument import fleet_of
+from intradp_ros.cli.fleet_argument import check_profiles, device_of, fleet_of
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, table
-from intradp_ros.cli.profile_arguments import own_profile, read_profile
+from intradp_ros.cli.profile_arguments import own_profile, parsed_profile, read_profile
 from intradp_ros.cli.subject import (
     add_model,
     load_subject,
@@ -84,20 +85,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
-    parser.add_argument('--fleet', type=Path, required=True, metavar='FLEET.yaml',
+    parser.add_argument('--fleet', type=existing_file, required=True, metavar='FLEET.yaml',
                         help='the devices and what joins them')
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument('--stages', help='stages in order, with commas between them')
-    which.add_argument('--plan', type=Path, metavar='PLAN.json', help='a plan of stages')
+    which.add_argument('--stages', type=looked_at(parse_stages),
+                       help='stages in order, with commas between them')
+    which.add_argument('--plan', type=file_of(plan_of_file), metavar='PLAN.json',
+                       help='a plan of stages')
     parser.add_argument('--source', metavar='DEVICE',
                         help='the device that requests frames (default: the first of the file)')
-    parser.add_argument('--frames', type=int, default=30, metavar='N',
+    parser.add_argument('--frames', type=whole(2, MOST_FRAMES), default=30, metavar='N',
                         help='frames that are requested together (default 30)')
-    parser.add_argument('--alone', type=int, default=4, metavar='N',
+    parser.add_argument('--alone', type=whole(1, MOST_FRAMES), default=4, metavar='N',
                         help='frames before them, one at a time (default 4)')
-    parser.add_argument('--inflight', '--under-way', type=int, default=0, metavar='N',
+    parser.add_argument('--inflight', '--under-way', type=whole(0), default=0, metavar='N',
                         help='frames in the pipeline at most (default: two a stage and one more)')
-    parser.add_argument('--profile', type=Path, metavar='PROFILE.json',
+    parser.add_argument('--profile', type=file_of(parsed_profile), metavar='PROFILE.json',
                         help="of a device of speed 1 (default: this machine's, measured)")
     parser.add_argument('--nodes', action='store_true',
                         help='as ROS 2 nodes over DDS, behind an access point or in a ring')
@@ -111,12 +114,15 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     with output(args.json) as out:
         fleet = fleet_of(args.fleet)
+        topology, source = fleet.topology, device_of(fleet, '--source', args.source)
+        _check_devices(args, topology)
+        check_profiles(fleet)
         subject = load_subject(args, out)
+        _plan(args, subject, topology, source,
+              [1.0] * len(subject.shared.split.operators))  # before anything is measured
+        own = {name: read_profile(path, subject) for name, path in fleet.profiles.items()}
         profile = read_profile(args.profile, subject) if args.profile \
             else own_profile(subject, out)
-        topology = fleet.topology
-        source = args.source or topology.names[0]
-        own = {name: read_profile(path, subject) for name, path in fleet.profiles.items()}
         seconds = seconds_by_speed(subject.shared.split, profile, topology, own)
         plan = _plan(args, subject, topology, source, seconds[source])
         inflight = args.inflight or usual_inflight(plan)
@@ -137,11 +143,27 @@ def run(args: argparse.Namespace) -> int:
     return 0 if data['exact'] else 1
 
 
+def plan_of_file(path: Path) -> StagePlan:
+    """Read a plan of stages; ValueError if the file is none."""
+    try:
+        return StagePlan.from_json(read_json(path))
+    except ValueError as error:
+        raise ValueError(f'{path} is not a plan of stages: {error}') from error
+
+
+def _check_devices(args: argparse.Namespace, topology: Topology) -> None:
+    """Raise CommandError unless the devices of the plan or the stages are in the fleet."""
+    if args.plan:
+        plan = plan_of_file(args.plan)
+        named = [plan.source, *plan.devices]
+    else:
+        named = [member.device for cut in parse_stages(args.stages) for member in cut.members]
+    if unknown := [name for name in named if name not in topology.names]:
+        raise CommandError(f'{args.plan or "--stages"}: the fleet has no {", ".join(unknown)}; '
+                           f'there are {", ".join(topology.names)}')
+
+
 def _check(args: argparse.Namespace) -> None:
-    if args.frames > MOST_FRAMES or args.alone > MOST_FRAMES:
-        raise CommandError(f'--frames and --alone are at most {MOST_FRAMES}')
-    if args.frames < 2 or args.alone < 1 or args.inflight < 0:
-        raise CommandError('--frames must be 2 or more, --alone 1 or more, --inflight 0 or more')
     if args.nodes and (problem := available()):
         raise CommandError(f'--nodes: {problem}')
     if args.limits and (problem := 'goes with --nodes' if not args.nodes else cannot_limit()):
@@ -152,7 +174,7 @@ def _plan(args: argparse.Namespace, subject: Subject, topology: Topology, source
           costs: Sequence[float]) -> StagePlan:
     try:
         if args.plan:
-            plan = StagePlan.from_json(read_json(args.plan))
+            plan = plan_of_file(args.plan)
         else:
             plan = plan_of_cuts(subject.shared.digest, source, parse_stages(args.stages), costs,
                                 {d.name: d.speed for d in topology.devices})

@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.profile_arguments import parsed_profile
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 
@@ -17,3 +18,21 @@ def fleet_of(path: Path) -> Fleet:
         return read_fleet(path)
     except FleetFileError as error:
         raise CommandError(str(error)) from error
+
+
+def device_of(fleet: Fleet, option: str, name: str | None) -> str:
+    """Return a device's name, by default the first one's; CommandError if there is none such."""
+    names = fleet.topology.names
+    if name is not None and name not in names:
+        raise CommandError(f'{option}: the fleet has no device {name!r}; there are '
+                           + ', '.join(names))
+    return name or names[0]
+
+
+def check_profiles(fleet: Fleet) -> None:
+    """Raise CommandError unless the profiles that a fleet's file names are some, of any model."""
+    for path in fleet.profiles.values():
+        try:
+            parsed_profile(path)
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from error

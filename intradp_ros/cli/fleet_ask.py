@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
+from intradp_ros.cli.arguments import looked_at, number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.node_request import node_request, NodeRequestError
 from intradp_ros.cli.output import add_json, output, plain
 from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.planning.quality import parse_quality
 
 DESCRIPTION = """\
 Ask the coordinator of a fleet that plans for a target (parameter qoe): what another target, or a
@@ -31,16 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('what', choices=('tell', 'adapt', 'hold'))
-    parser.add_argument('--qoe', default='', metavar='TARGET',
+    parser.add_argument('--qoe', type=looked_at(parse_quality), default='', metavar='TARGET',
                         help='new targets, such as latency=200ms,rate=5Hz (default: unchanged)')
     parser.add_argument('--without', nargs='*', default=[], metavar='DEVICE',
                         help='devices to exclude from plans')
-    parser.add_argument('--key-file', default='', metavar='FILE', help='key file of the fleet')
+    parser.add_argument('--key-file', type=looked_at(_key), default='', metavar='FILE',
+                        help='key file of the fleet')
     parser.add_argument('--coordinator', default='/coordinator_node', metavar='NODE',
                         help="name of the coordinator's node (default /coordinator_node)")
-    parser.add_argument('--seconds', type=float, default=20.0,
+    parser.add_argument('--seconds', type=number(0.0, 1e6, above=True), default=20.0,
                         help='seconds to wait for an answer (default 20)')
     add_json(parser)
+
+
+def _key(text: str) -> object:
+    return text and SharedKey.load(Path(text))
 
 
 def run(args: argparse.Namespace) -> int:

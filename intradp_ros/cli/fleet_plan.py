@@ -13,11 +13,13 @@ from pathlib import Path
 import time
 from typing import Any
 
+from intradp_ros.cli.arguments import existing_file, file_of, number, whole
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.fleet_argument import check_profiles, device_of
 from intradp_ros.cli.fleet_sharing import shared_seconds, SharedSeconds
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.cli.profile_arguments import own_profile, read_profile
+from intradp_ros.cli.profile_arguments import own_profile, parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
-    parser.add_argument('--fleet', type=Path, required=True, metavar='FLEET.yaml',
+    parser.add_argument('--fleet', type=existing_file, required=True, metavar='FLEET.yaml',
                         help='devices and links of the fleet (see intradp fleet show)')
     parser.add_argument('--source', metavar='DEVICE',
                         help='device with the inputs, which takes the results (default: first)')
@@ -81,21 +83,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='targets: latency=200ms,rate=5Hz,energy=min (default: fastest)')
     parser.add_argument('--energy-limit', type=_limit, action='append', default=[],
                         metavar='DEVICE=JOULES', help='energy budget of a device per inference, J')
-    parser.add_argument('--profile', type=Path, metavar='FILE',
+    parser.add_argument('--profile', type=file_of(parsed_profile), metavar='FILE',
                         help='the profile of a device of speed 1, from `intradp profile -o` '
                              '(default: measured here)')
-    parser.add_argument('--layer-batch', type=int, default=1, metavar='N',
+    parser.add_argument('--layer-batch', type=whole(1), default=1, metavar='N',
                         help='batch size with which a layer profile was measured (default 1)')
     parser.add_argument('--layer-edges', action='store_true',
                         help="sizes of a layer are those of its edges (DAPPLE's profiles)")
-    parser.add_argument('--samples', type=int, default=1, metavar='N',
+    parser.add_argument('--samples', type=whole(1), default=1, metavar='N',
                         help='samples in a micro-batch, divided among replicas (default 1)')
-    parser.add_argument('--batches', type=int, default=1, metavar='N',
+    parser.add_argument('--batches', type=whole(1), default=1, metavar='N',
                         help='micro-batches in the pipeline at once (default 1)')
-    parser.add_argument('--small', type=float, default=SMALL, metavar='SHARE',
+    parser.add_argument('--small', type=number(0.0, 1.0), default=SMALL, metavar='SHARE',
                         help='merge neighbouring operators below this share of weights and work '
                              f'(default {SMALL:g})')
-    parser.add_argument('--keep', type=int, default=KEPT, metavar='K',
+    parser.add_argument('--keep', type=whole(1), default=KEPT, metavar='K',
                         help=f'beam width: placements kept for each state (default {KEPT})')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the plan here')
@@ -140,13 +142,15 @@ def run(args: argparse.Namespace) -> int:
 def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet, _Measured | None]:
     fleet = read_fleet(args.fleet)
     check_counts(args.samples, args.batches, args.keep)
-    found, measured = _model(args, fleet, out)
-    model = in_chain_order(found)
     quality = replace(args.qoe, energy=dict(args.energy_limit))
     for name in quality.energy:
         fleet.topology.device(name)
-    return FleetCosts(model, fleet.topology, args.source or fleet.topology.names[0], quality,
-                      args.samples, args.batches), fleet, measured
+    source = device_of(fleet, '--source', args.source)
+    check_profiles(fleet)
+    found, measured = _model(args, fleet, out)
+    model = in_chain_order(found)
+    return FleetCosts(model, fleet.topology, source, quality, args.samples,
+                      args.batches), fleet, measured
 
 
 def _model(args: argparse.Namespace, fleet: Fleet, out: Output,

@@ -10,9 +10,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import add_json, Output, output, plain, table
+from intradp_ros.cli.output_paths import result_picture
 from intradp_ros.cluster.fleet_file import Fleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.report.fleet_plot import draw_fleet, memory_text, rate_text
@@ -30,8 +32,10 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('fleet', type=Path, metavar='FLEET.yaml', help='file to check and show')
-    parser.add_argument('--picture', type=Path, help='draw the fleet here (.png or .svg)')
+    parser.add_argument('fleet', type=existing_file, metavar='FLEET.yaml',
+                        help='file to check and show')
+    parser.add_argument('--picture', type=result_picture,
+                        help='draw the fleet here (.png or .svg)')
     add_json(parser)
 
 

@@ -29,6 +29,17 @@ def spatial_size(text: str) -> Size:
     return height, width
 
 
+def input_text(text: str) -> str:
+    """Return the text of an input that is a shape, or the path of a file; else ValueError."""
+    try:
+        parse_shape(text)
+    except ModelSpecError as error:
+        if not Path(text).is_file():
+            raise ValueError(f'{text!r} is neither a shape such as 1x3x224x224 nor an image '
+                             'file') from error
+    return text
+
+
 def load_inputs(texts: Sequence[str], dtypes: Sequence[torch.dtype], size: Size | None,
                 seed: int) -> tuple[torch.Tensor, ...]:
     """
@@ -56,12 +67,11 @@ def random_tensor(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torc
 
 def _load(text: str, dtype: torch.dtype, size: Size | None, seed: int) -> torch.Tensor:
     try:
-        shape = parse_shape(text)
-    except ModelSpecError as error:
-        if not Path(text).is_file():
-            raise CommandError(f'--input {text!r} is neither a shape such as 1x3x224x224 nor '
-                               'an image file') from error
+        shape = parse_shape(input_text(text))
+    except ModelSpecError:
         return read_image(Path(text), dtype, size)
+    except ValueError as error:
+        raise CommandError(f'--input {error}') from error
     return random_tensor(shape, dtype, seed)
 
 

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 import math
 from pathlib import Path
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
@@ -53,7 +55,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 def add_fleet(parser: argparse.ArgumentParser) -> None:
     """Declare devices: of a file, or some that are alike."""
-    parser.add_argument('--fleet', type=Path, metavar='FLEET.yaml',
+    parser.add_argument('--fleet', type=existing_file, metavar='FLEET.yaml',
                         help='which machines there are (see intradp fleet show); their speed is '
                              'relative to this machine')
     parser.add_argument('--devices', type=int, default=1, metavar='N',
@@ -81,8 +83,7 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
         raise CommandError('--tokens must be 16 to 16777216')
     if not 1 <= args.devices <= 8 or not args.memory >= 0:
         raise CommandError('--devices must be 1 to 8, --memory 0 or more')
-    if args.fleet:
-        head_of(args, fleet_of(args.fleet).topology)
+    head_of(args, fleet_of(args.fleet).topology.names if args.fleet else _alike(args.devices))
     store = BlobStore(cache_folder() / 'language' / 'blobs', _NO_LIMIT)
     try:
         source = model_place(args.model)
@@ -108,7 +109,7 @@ def planned_model(args: argparse.Namespace, out: Output) -> PlannedModel:
     """Open and plan the model; CommandError as `open_model`, or if it does not fit."""
     opened = open_model(args, out)
     costs = _costs(args, opened)
-    head = head_of(args, costs.topology)
+    head = head_of(args, costs.topology.names)
     try:
         return PlannedModel(opened, costs, head, plan_language(costs, head))
     except NoPlanError as error:
@@ -123,20 +124,25 @@ def _costs(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
         _HOP if args.fleet else _THREAD_HOP, min(args.tokens, opened.manifest.context))
 
 
-def head_of(args: argparse.Namespace, topology: Topology) -> str:
-    """Return the head; CommandError if there is no such device."""
-    head = args.head or topology.names[0]
-    if head not in topology.names:
+def head_of(args: argparse.Namespace, names: Sequence[str]) -> str:
+    """Return the head among devices; CommandError if there is no such device."""
+    head = args.head or names[0]
+    if head not in names:
         raise CommandError(f'--head {head}: there is no such device; there are '
-                           + ', '.join(topology.names))
+                           + ', '.join(names))
     return str(head)
+
+
+def _alike(count: int) -> list[str]:
+    """Return the names of devices that no file names."""
+    return [f'device{k + 1}' for k in range(count)]
 
 
 def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     if args.fleet:
         return fleet_of(args.fleet).topology
     memory = 1e6 * args.memory or math.inf
-    plain = [Device(f'device{k + 1}', memory) for k in range(args.devices)]
+    plain = [Device(name, memory) for name in _alike(args.devices)]
     joined = behind_access_point(plain, 1e12) if len(plain) > 1 else \
         Topology(tuple(plain), (), {})
     rate = disk_rate(opened.store.folder).bytes_per_second

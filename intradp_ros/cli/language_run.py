@@ -7,9 +7,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+import json
 import sys
 from typing import Any
 
+from intradp_ros.cli.arguments import looked_at, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, Output, output
@@ -42,19 +44,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument('prompt', nargs='?', help='what is asked (default: a chat)')
     add_fleet(parser)
-    parser.add_argument('--max-tokens', type=int, default=256, metavar='N',
+    parser.add_argument('--max-tokens', type=whole(1), default=256, metavar='N',
                         help='tokens of an answer at most (default %(default)s)')
-    parser.add_argument('--temperature', type=float, default=0.0,
+    parser.add_argument('--temperature', type=number(0.0, 10.0), default=0.0,
                         help='0 takes the likeliest token (default)')
-    parser.add_argument('--top-p', type=float, default=1.0)
-    parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--schema', default='', metavar='JSON',
+    parser.add_argument('--top-p', type=number(1e-6, 1.0), default=1.0,
+                        help='draw among the likeliest tokens of this share (default: all)')
+    parser.add_argument('--seed', type=whole(0), default=0, help='of what is drawn (default 0)')
+    parser.add_argument('--schema', type=looked_at(schema_object), default='', metavar='JSON',
                         help='JSON schema that the answer meets')
     parser.add_argument('--raw', action='store_true',
                         help="continue the prompt as text, without the model's chat template")
-    parser.add_argument('--threads', type=int, default=0, metavar='N',
+    parser.add_argument('--threads', type=whole(0), default=0, metavar='N',
                         help='processor threads (default: all)')
     add_json(parser)
+
+
+def schema_object(text: str) -> object:
+    """Return the JSON object of a schema; ValueError if it is none."""
+    try:
+        found = json.loads(text or '{}')
+    except ValueError as error:
+        raise ValueError(f'is not JSON: {error}') from None
+    if not isinstance(found, dict):
+        raise ValueError(f'is a {type(found).__name__}, not a JSON object')
+    return found
 
 
 def run(args: argparse.Namespace) -> int:

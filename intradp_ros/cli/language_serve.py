@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from pathlib import Path
+import socket
 import threading
 
+from intradp_ros.cli.arguments import existing_file, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import add_fleet, add_model
 from intradp_ros.cli.language_run import local_language
@@ -36,13 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_fleet(parser)
     parser.add_argument('--address', default='127.0.0.1', help='default %(default)s')
-    parser.add_argument('--port', type=int, default=8000, help='default %(default)s')
-    parser.add_argument('--keys', type=Path, metavar='FILE',
+    parser.add_argument('--port', type=whole(0, 65535), default=8000,
+                        help='default %(default)s; 0: one that is free')
+    parser.add_argument('--keys', type=existing_file, metavar='FILE',
                         help='file of API keys: a name, a blank and a key on each line')
-    parser.add_argument('--threads', type=int, default=0, metavar='N',
+    parser.add_argument('--threads', type=whole(0), default=0, metavar='N',
                         help='processor threads (default: all)')
-    parser.add_argument('--rate', type=float, default=5.0, metavar='N',
+    parser.add_argument('--rate', type=number(0.0, 1e6, above=True), default=5.0, metavar='N',
                         help='requests a second of each client (default %(default)s)')
+
+
+def _try_port(address: str, port: int) -> None:
+    """Raise CommandError if nothing can listen there, before a model is loaded."""
+    try:
+        with socket.create_server((address, port), family=socket.AF_INET6 if ':' in address
+                                  else socket.AF_INET):
+            return
+    except OSError as error:
+        raise CommandError(f'nothing can listen at {address}, port {port}: {error.strerror}; '
+                           'name another --port or --address') from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
             access.check_address(args.address, keys)
         except ValueError as error:
             raise CommandError(str(error)) from error
+        _try_port(args.address, args.port)
         if args.threads:
             prepare_process(args.threads)
         with local_language(args, out) as (local, _):

@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import TextIO
+from typing import NoReturn, TextIO
 import warnings
 
 from intradp_ros import __version__
@@ -77,7 +77,23 @@ in this order a model becomes known:
 exit status: 0 done, 1 the result is not as it must be, 2 the command cannot be carried out"""
 
 BAD_RESULT, CANNOT, INTERRUPTED = 1, 2, 130
+#: What argparse says of words rather than of what an argument's value may be.
+_USAGE = ('invalid choice', 'expected ', 'not allowed with', 'ambiguous')
 ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class _ArgumentError(CommandError):
+    """An argument has a value that cannot be; the text begins with the command."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser to which a value that cannot be is an error of one line, as others are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with a value; show the usage where the words are wrong."""
+        if message.startswith('argument ') and not any(word in message for word in _USAGE):
+            raise _ArgumentError(f'{self.prog}: {message.removeprefix("argument ")}')
+        super().error(message)
 
 
 class Ended(KeyboardInterrupt):
@@ -95,6 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _spelled_out(arguments)
         args = _parser(arguments).parse_args(arguments)
+    except _ArgumentError as error:
+        print(_one_line(error), file=sys.stderr)
+        return CANNOT
     except ModuleNotFoundError as error:
         print(f'intradp: {error}, which the package needs: pip brings what rosdep does not '
               '(requirements.txt)', file=sys.stderr)
@@ -148,7 +167,7 @@ def _spelled_out(arguments: list[str]) -> list[str]:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog='intradp', description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--version', action='version', version=f'intradp {__version__}')

@@ -15,6 +15,7 @@ import cv2
 import torch
 from torch import nn
 
+from intradp_ros.cli.arguments import checked, existing_file, looked_at, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.inspect_model import inspection
 from intradp_ros.cli.output import add_json, Output, output, percent, size
@@ -78,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_add(verbs.add_parser('add', help='make an archive', description=DESCRIPTION,
                               epilog=EPILOG, formatter_class=plain))
     show = verbs.add_parser('show', help='show digest and card of an archive')
-    show.add_argument('archive', type=Path)
+    show.add_argument('archive', type=existing_file, metavar='ARCHIVE')
     add_json(show)
 
 
@@ -86,12 +87,13 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('source', metavar='MODEL')
     parser.add_argument('--out', type=result_file, metavar='FILE',
                         help='archive to write (default: NAME.graph)')
-    parser.add_argument('--input', metavar='SHAPE', help='shape of the input, such as '
-                        '1x3x224x224 (default: as the source says)')
-    parser.add_argument('--weights', default='', metavar='FILE',
+    parser.add_argument('--input', type=looked_at(parse_shape), metavar='SHAPE',
+                        help='its shape, such as 1x3x224x224 (default: as the source says)')
+    parser.add_argument('--weights', type=looked_at(lambda text: text and existing_file(text)),
+                        default='', metavar='FILE',
                         help="safetensors, or what torch.save wrote: tensors, a training's "
                         'checkpoint, a whole module')
-    parser.add_argument('--picture', metavar='IMAGE',
+    parser.add_argument('--picture', type=looked_at(existing_file), metavar='IMAGE',
                         help='image to compare archive and model on (default: noise)')
     takes = parser.add_mutually_exclusive_group()
     takes.add_argument('--pixels', action='store_true',
@@ -106,18 +108,19 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                         'to the outputs is reported (default: as the model does)')
     parser.add_argument('--likeliest', action='store_true', help='of logits (1, classes, h, w): '
                         'compute the likeliest class of each pixel in the model')
-    parser.add_argument('--best', type=int, default=100, metavar='N',
+    parser.add_argument('--best', type=whole(1), default=100, metavar='N',
                         help="of a detector's raw answers, keep the best N (default 100)")
-    parser.add_argument('--classes', type=int, default=0, metavar='N', help='classes, where '
+    parser.add_argument('--classes', type=whole(0), default=0, metavar='N', help='classes, where '
                         'the first output is (1, 4 + N + rest, answers), as in YOLOv8: choose the '
                         'best in the model')
     parser.add_argument('--head', choices=KINDS, help='what the outputs are')
     parser.add_argument('--resize', '--fit', choices=RESIZES,
                         help='how an image is fitted to the input')
     parser.add_argument('--colours', choices=COLOURS, help='order of the colour channels')
-    parser.add_argument('--labels', default='', metavar='A,B,...|FILE',
+    parser.add_argument('--labels', type=looked_at(parse_labels), default='',
+                        metavar='A,B,...|FILE',
                         help='file with the names of the classes')
-    parser.add_argument('--score-threshold', '--score', type=float, metavar='X',
+    parser.add_argument('--score-threshold', '--score', type=number(0.0, 1.0), metavar='X',
                         help='minimum score of a detection, 0 to 1')
     parser.add_argument('--name', default='', help='name of the model (default: from the source)')
     add_json(parser)
@@ -142,6 +145,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, out: Output) -> int:
+    path = args.out or checked(result_file)(
+        f'{args.source.rpartition(":")[2].rpartition("/")[2]}.graph')
     with out.status(f'loading {args.source}'):
         given = parse_shape(args.input) if args.input else ()
         if given:
@@ -164,7 +169,6 @@ def _add(args: argparse.Namespace, out: Output) -> int:
             share_graph(graph)
         with _of_the_model(args.source, 'computed'):
             _check_head(card, model, example)
-    path = args.out or Path(f'{args.source.rpartition(":")[2].rpartition("/")[2]}.graph')
     save_graph(graph, path, card_to_json(card))
     with out.status('comparing the archive with the model'), _of_the_model(
             args.source, 'compared with its archive'):
@@ -268,8 +272,6 @@ def _difference(wanted: Sequence[torch.Tensor], model: nn.Module, example: torch
 
 
 def _show(path: Path, out: Output) -> int:
-    if not path.is_file():
-        raise CommandError(f'{str(path)!r} is not an archive')
     _describe(path, out, None, None)
     return 0
 

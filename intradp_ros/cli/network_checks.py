@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import os
 from typing import Any
 
+from intradp_ros.cli.arguments import namespace, number
 from intradp_ros.cli.finding import ERROR, Finding, OK, WARNING
 from intradp_ros.cli.node_request import node_request, NodeRequestError
 from intradp_ros.core.processes import Command, module_arguments
@@ -21,8 +22,10 @@ _SHARED = 'the same model text, weights and version of torch'
 
 def add_looking(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare where, and for how long, a command looks around; `what` says it of the seconds."""
-    parser.add_argument('--namespace', default='/', help='of the nodes (default /)')
-    parser.add_argument('--seconds', type=float, default=3.0, help=f'{what} (default 3)')
+    parser.add_argument('--namespace', type=namespace, default='/',
+                        help='of the nodes (default /)')
+    parser.add_argument('--seconds', type=number(0.0, 1e4, above=True), default=3.0,
+                        help=f'{what} (default 3)')
 
 
 def look_around(namespace: str, seconds: float) -> Mapping[str, Any]:

@@ -9,7 +9,11 @@ from collections.abc import Iterable
 import os
 from pathlib import Path
 import shutil
+import stat
+import tempfile
 
+#: Bytes that are written to see whether a disk has room.
+_PROBE = 1 << 12
 PICTURES = ('.png', '.svg', '.pdf', '.jpg', '.webp')
 
 
@@ -21,8 +25,12 @@ def result_file(text: str) -> Path:
     if path.exists():
         if not os.access(path, os.W_OK):
             raise argparse.ArgumentTypeError(f'{text!r} cannot be written')
-    else:
-        result_folder(str(path.parent))
+        if stat.S_ISCHR(path.stat().st_mode):
+            _try_device(path)
+            return path
+        if not path.is_file():
+            return path  # a pipe, say
+    result_folder(str(path.resolve().parent))
     return path
 
 
@@ -35,7 +43,25 @@ def result_folder(text: str) -> Path:
         raise argparse.ArgumentTypeError(f"'{there}' is a file, not a folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise argparse.ArgumentTypeError(f"nothing can be written in the folder '{there}'")
+    try:
+        with tempfile.TemporaryFile(dir=there, buffering=0) as probe:
+            probe.write(bytes(_PROBE))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"nothing can be written in the folder '{there}': "
+                                         f'{error.strerror}') from None
     return path
+
+
+def _try_device(path: Path) -> None:
+    """Raise ArgumentTypeError if a device takes nothing, as /dev/full does."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            os.write(handle, b'')
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"'{path}' cannot be written: {error.strerror}") from None
 
 
 def result_picture(text: str) -> Path:

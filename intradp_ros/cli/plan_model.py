@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.cli.arguments import file_of
 from intradp_ros.cli.books import (
     chosen_mode,
     encodings,
@@ -32,7 +33,12 @@ from intradp_ros.cli.output import (
     table,
 )
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.cli.profile_arguments import imagined, own_profile, read_profile
+from intradp_ros.cli.profile_arguments import (
+    imagined,
+    own_profile,
+    parsed_profile,
+    read_profile,
+)
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD
 from intradp_ros.profiling.profile import Profile
@@ -82,13 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
     robot = parser.add_mutually_exclusive_group(required=True)
-    robot.add_argument('--robot-profile', type=Path, metavar='FILE',
+    robot.add_argument('--robot-profile', type=file_of(parsed_profile), metavar='FILE',
                        help="the robot's profile, from `intradp profile -o` there")
     robot.add_argument(
         '--robot-slowdown', type=float, metavar='FACTOR',
         help='imagine a robot that takes FACTOR times as long as this machine; its profile is '
              'scaled from the one measured here, and says so')
-    parser.add_argument('--server-profile', type=Path, metavar='FILE',
+    parser.add_argument('--server-profile', type=file_of(parsed_profile), metavar='FILE',
                         help="the server's profile (default: this machine is the server)")
     parser.add_argument('--grid', type=grid, default=Grid(1.0, 400.0, 20), metavar='LOW:HIGH:N',
                         help='bandwidths in Mbit/s, N of them, evenly in the logarithm '

@@ -37,6 +37,15 @@ def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:
     return cached_profile(digest, split.axis, measure, example=example, device=split.device)
 
 
+def parsed_profile(path: Path) -> Profile:
+    """Read a profile of whatever model; ValueError if the file is none."""
+    try:
+        return Profile.from_json(read_text(path))
+    except ValueError as error:
+        raise ValueError(f'{path} is not a file that `intradp profile -o` wrote: {error}'
+                         ) from error
+
+
 def read_profile(path: Path, subject: Subject) -> Profile:
     """
     Read a profile that ``intradp profile -o`` wrote.
@@ -48,10 +57,9 @@ def read_profile(path: Path, subject: Subject) -> Profile:
 
     """
     try:
-        profile = Profile.from_json(read_text(path))
+        profile = parsed_profile(path)
     except ValueError as error:
-        raise CommandError(f'{path} is not a file that `intradp profile -o` wrote: {error}'
-                           ) from error
+        raise CommandError(str(error)) from error
     wanted = (subject.shared.digest, subject.shared.split.axis)
     if (profile.digest, profile.axis) != wanted:
         raise CommandError(

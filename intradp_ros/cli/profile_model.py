@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from intradp_ros.cli.arguments import whole
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, percent, plain, table
 from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.profile_arguments import own_profile
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='write the profile here, as JSON')
     parser.add_argument('--fresh', action='store_true',
                         help='measure again, even if there is a profile')
-    parser.add_argument('--top', type=int, default=15, metavar='N',
+    parser.add_argument('--top', type=whole(0), default=15, metavar='N',
                         help='how many operators the table shows (default 15)')
     add_json(parser)
 

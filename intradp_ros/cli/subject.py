@@ -14,8 +14,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from intradp_ros.cli.arguments import checked, looked_at, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.inputs import load_inputs, random_tensor, spatial_size
+from intradp_ros.cli.inputs import input_text, load_inputs, random_tensor, spatial_size
 from intradp_ros.cli.output import Output
 from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
@@ -88,21 +89,21 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL and the options that say how it is loaded, run and split."""
     parser.add_argument('model', metavar='MODEL', help='package.module:factory, or an archive')
     parser.add_argument(
-        '--input', action='append', default=[], metavar='SHAPE|IMAGE',
+        '--input', action='append', default=[], type=checked(input_text), metavar='SHAPE|IMAGE',
         help='input as a shape such as 1x3x224x224, made up, or an image file; again '
              'for each further input of the model')
     parser.add_argument('--size', type=spatial_size, metavar='HxW',
                         help="scale an image to this height and width (default: the image's own)")
     parser.add_argument(
-        '--dtype', action='append', metavar='DTYPE',
+        '--dtype', action='append', type=looked_at(parse_dtype), metavar='DTYPE',
         help='dtype of the inputs (default float32), or again for each of them; an image has '
              'values from 0 to 255 as uint8, and from 0 to 1 in a floating point dtype')
     parser.add_argument('--seed', type=int, default=0, metavar='N',
                         help='seed of random weights, inputs and searches (default 0)')
     parser.add_argument(
-        '--axis', type=int, metavar='DIM',
+        '--axis', type=whole(0), metavar='DIM',
         help='dimension of the input to split along (default: see inspect)')
-    parser.add_argument('--threads', type=int, default=1, metavar='N',
+    parser.add_argument('--threads', type=whole(1), default=1, metavar='N',
                         help='threads that torch computes with (default 1)')
     parser.add_argument('--device', default=HOST.name, metavar='NAME',
                         help='what operators run on: cpu (default), or a device of PyTorch with '
@@ -119,20 +120,15 @@ def load_subject(args: argparse.Namespace, out: Output) -> Subject:
         If that fails; the text says what is at fault.
 
     """
-    if args.threads < 1:
-        raise CommandError(f'--threads must be 1 or more, got {args.threads}')
     prepare_process(args.threads)
+    try:
+        device = open_device(args.device)
+    except DeviceError as error:
+        raise CommandError(f'--device: {error}') from error
     with out.status(f'loading {args.model}'):
         spec = ModelSpec(args.model)
         subject = _from_archive(args) if spec.is_archive else _from_factory(args)
-        return _on_device(subject, args.device)
-
-
-def _on_device(subject: Subject, name: str) -> Subject:
-    try:
-        return replace(subject, shared=subject.shared.on(open_device(name)))
-    except DeviceError as error:
-        raise CommandError(f'--device: {error}') from error
+        return replace(subject, shared=subject.shared.on(device))
 
 
 def captured(name: str, model: nn.Module, inputs: tuple[torch.Tensor, ...],
@@ -155,21 +151,25 @@ def captured(name: str, model: nn.Module, inputs: tuple[torch.Tensor, ...],
 
 
 def _from_factory(args: argparse.Namespace) -> Subject:
+    inputs = load_inputs(args.input, [parse_dtype(text) for text in args.dtype or ['float32']],
+                         args.size, args.seed)
+    if args.axis is not None and args.axis >= inputs[0].dim():
+        raise CommandError(f'--axis: there is no split axis {args.axis}, the input has dimensions '
+                           f'0 to {inputs[0].dim() - 1}')
     torch.manual_seed(args.seed)
     try:
         model = load_factory(args.model)
     except ModelSpecError as error:
         raise CommandError(str(error)) from error
-    return captured(args.model, model, load_inputs(
-        args.input, _dtypes(args), args.size, args.seed), args.axis)
+    return captured(args.model, model, inputs, args.axis)
 
 
 def _from_archive(args: argparse.Namespace) -> Subject:
     path = Path(args.model)
     if not path.is_file():
         raise CommandError(
-            f'{args.model!r} names no model: give package.module:factory, or the path of an '
-            'archive')
+            f'{args.model!r} names no model: there is no such file; give package.module:factory, '
+            'or the path of an archive')
     try:
         graph = load_graph(path)
         shared = share_graph(graph, args.axis)
@@ -196,10 +196,3 @@ def _check_inputs(name: str, inputs: Sequence[torch.Tensor],
 def _shapes(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> str:
     return ', '.join(f'{"x".join(map(str, shape))} {str(dtype).removeprefix("torch.")}'
                      for shape, dtype in tensors)
-
-
-def _dtypes(args: argparse.Namespace) -> list[torch.dtype]:
-    try:
-        return [parse_dtype(text) for text in args.dtype or ['float32']]
-    except ModelSpecError as error:
-        raise CommandError(f'--dtype: {error}') from error

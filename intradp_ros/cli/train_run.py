@@ -31,6 +31,8 @@ from intradp_ros.cli.train_task import (
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training
+from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
 from intradp_ros.systems.training.layers.judgement import judge
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.plan.prepared import Prepared
@@ -149,6 +151,11 @@ def _checkpoint(args: argparse.Namespace) -> Path:
     if path.exists() and not (args.resume or args.overwrite):
         raise CommandError(f'{path} is there already: --resume goes on from it, --overwrite '
                            'begins anew, -o names another file')
+    if args.resume:
+        try:
+            read_checkpoint(path)
+        except TaskError as error:
+            raise CommandError(str(error)) from error
     if args.save_every < 0 or not 0.2 <= args.timeout <= 600:
         raise CommandError('--save-every must be 0 or more, --timeout 0.2 to 600')
     if args.slow_down is not None and not 0 < args.slow_down <= 1e6:

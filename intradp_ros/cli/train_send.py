@@ -11,6 +11,7 @@ import signal
 import subprocess
 from typing import Any
 
+from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, plain
 from intradp_ros.cli.train_run import INTERRUPTED, lines
@@ -44,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--resume', action='store_true',
                         help='join the training of this task that is in flight, else go on with '
                              'its newest checkpoint')
-    parser.add_argument('--deadline', type=float, default=0.0, metavar='S',
+    parser.add_argument('--deadline', type=number(0.0, 1e6), default=0.0, metavar='S',
                         help='seconds after which it is saved and ended (default: none)')
-    parser.add_argument('--seconds', type=float, default=20.0,
+    parser.add_argument('--seconds', type=number(0.0, 1e6, above=True), default=20.0,
                         help='how long to wait for a node (default %(default)s)')
     add_json(parser)
 

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, amount, output, plain, size, table
 from intradp_ros.systems.training.base.task import TaskError
@@ -30,7 +30,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('checkpoint', type=Path, metavar='CHECKPOINT')
+    parser.add_argument('checkpoint', type=existing_file, metavar='CHECKPOINT')
     add_json(parser)
 
 

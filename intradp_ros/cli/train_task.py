@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.output import Output, percent, plain, size, table
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
@@ -25,7 +26,7 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('task', metavar='TASK',
                         help='file.py:function or package.module:function, of a function that '
                              'returns a TrainingTask (see intradp train --help)')
-    parser.add_argument('--fleet', type=Path, metavar='FLEET.yaml',
+    parser.add_argument('--fleet', type=existing_file, metavar='FLEET.yaml',
                         help='which machines there are (see intradp fleet show); their speed is '
                              'relative to this machine (default: this machine alone)')
     parser.add_argument('--device', default='cpu', metavar='NAME',

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+import re
 import signal
 import subprocess
 import sys
@@ -84,11 +85,17 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['inspect', 'example_models:dense', '--input', '1x4x24x16'], 'cannot be captured'),
     (['inspect', *MODEL, '--axis', '7'], 'split axis 7'),
     (['inspect', *MODEL, '--dtype', 'float23'], "'float23' is not a dtype"),
-    (['inspect', *MODEL, '--threads', '0'], '--threads must be 1 or more'),
+    (['inspect', *MODEL, '--threads', '0'], '--threads: must be 1 or more'),
     (['inspect', *MODEL, '--device', 'gpu'], "--device: no device 'gpu' to compute on ("),
     (['verify', *MODEL, '--parts', '1'], '--parts must be 2 or more'),
     (['profile', *MODEL, '-o', '/dev/full'], '/dev/full'),
-    (['plan', *MODEL, '--robot-profile', 'no.json'], 'no.json: No such file'),
+    (['plan', *MODEL, '--robot-profile', 'no.json'], "'no.json': no such file"),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9:3:4'], 'LOW must be above 0'),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9'], 'write LOW:HIGH:POINTS'),
+    (['inspect', *MODEL, '--size', '3'], 'not a height x width'),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--plot', 'book.xyz'], 'must end in .png'),
+    (['profile', *MODEL, '-o', '/dev/null/profile.json'], 'is a file, not a folder'),
+    (['model', 'show', 'no.graph'], "'no.graph': no such file"),
     (['plan', *MODEL, '--robot-profile', 'example_models.py'], 'not a file that'),
     (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown must be above 0'),
     (['plan', *MODEL, '--robot-slowdown', '2', '--timeline', 't.png'], '--timeline needs --show'),
@@ -102,16 +109,13 @@ def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments
     result = intradp(*arguments)
     assert (result.status, result.out) == (2, '')
     [line] = result.err.strip().splitlines()
-    assert line.startswith(f'intradp {arguments[0]}: ') and says in line
+    assert re.match(f'intradp {arguments[0]}( [a-z]+)?: ', line) and says in line
 
 
 @pytest.mark.parametrize('arguments', [
     [], ['no-such-command'], ['inspect'], ['plan', *MODEL],
-    ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9:3:4'],
-    ['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9'],
-    ['inspect', *MODEL, '--size', '3'], ['run', *MODEL, '--mode', 'magic'],
-    ['plan', *MODEL, '--robot-slowdown', '2', '--plot', 'book.xyz'],
-    ['profile', *MODEL, '-o', '/dev/null/profile.json'],
+    ['run', *MODEL, '--mode', 'magic'], ['inspect', *MODEL, '--no-such-option'],
+    ['plan', *MODEL, '--robot-slowdown'],
 ])
 def test_wrong_arguments_end_with_the_usage_and_status_2(arguments, capsys):
     with pytest.raises(SystemExit) as ending:
