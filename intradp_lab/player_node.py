@@ -91,6 +91,7 @@ class Phase:
     rate_mbps: list[float] = field(default_factory=list)
     by_rows: list[bool] = field(default_factory=list)
     frame: list[int] = field(default_factory=list)
+    schedule: list[int] = field(default_factory=list)
     max_rel_diff: float = 0.0
     top5_equal: bool = True
 
@@ -231,6 +232,7 @@ class Player(Node):
     def _note(self, phase: Phase, index: int, stats: InferenceStats) -> None:
         phase.frame.append(index)
         phase.by_rows.append(stats.by_rows)
+        phase.schedule.append(stats.schedule)
         phase.shared += stats.shared
         phase.recovered += stats.recovered
         phase.latency_ms.append(stats.latency_ms)
@@ -274,6 +276,7 @@ class Player(Node):
         """Play a few frames more, and keep the timelines of those that were shared by rows."""
         self.listen_to_timelines()
         phase, patience = Phase(), Patience(MEET_TIMEOUT)
+        stages: dict[int, list[tuple[int, float]]] = {}
         while not self.timelines and not patience.over:
             self.play(0, phase)
             self.spin_until(lambda: bool(self.timelines), 1.0)
@@ -282,10 +285,20 @@ class Player(Node):
         for index in range(min(5, len(self.pictures))):
             self.play(index, phase)
             by_rows[self.count] = phase.by_rows[-1:] == [True]
+            stages[self.count] = self._stages(phase)
         self.spin_until(lambda: self.count in self.timelines, FRAME_TIMEOUT)
-        events = [[list(row) for row in zip(t.lane, t.kind, t.name, t.start, t.stop)]
+        events = [{'spans': [list(row) for row in zip(t.lane, t.kind, t.name, t.start, t.stop)],
+                   'stages': stages[key]}
                   for key, t in self.timelines.items() if by_rows.get(key)]
         (self.folder / 'timelines.json').write_text(json.dumps(events))
+
+    def _stages(self, phase: Phase) -> list[tuple[int, float]]:
+        """Return the stages of the last frame's schedule: where each ends, the robot's share."""
+        number = phase.schedule[-1] if phase.schedule else -1
+        if not self.books or not 0 <= number < len(self.books[-1].entries):
+            return []
+        return [(stage.stop, stage.share)
+                for stage in self.books[-1].entries[number].partition.stages]
 
     def save(self, report: dict[str, Any]) -> None:
         """Write the report, and the last frame with its result."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 import json
 from pathlib import Path
@@ -29,6 +28,8 @@ from intradp_lab.emulation import network
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_lab.report import captioned_image as images
 from intradp_lab.report.medians import median_interval, paired_ratio
+from intradp_lab.report.rows_plot import rows_figure
+from intradp_lab.report.sharing_page import killed_text, shared_frame, write_page
 from intradp_lab.zoo.video import frames
 import intradp_ros
 from intradp_ros.cli.arguments import number, whole
@@ -47,9 +48,13 @@ from intradp_ros.systems.sharing.strategies import (
 
 MODELS = {'hed': 'intradp_lab.zoo.hed:hed 1x3x144x336 uint8',
           'mobilenet_v2': 'intradp_lab.zoo.mobilenet_v2:mobilenet_v2 1x3x224x224 uint8'}
+#: What each is called on the page.
+TITLES = {'hed': 'HED: the edges of a picture',
+          'mobilenet_v2': 'MobileNetV2: what a picture shows'}
 #: Everything that is written into the folder.
-RESULTS = ('report.json', 'logs', *MODELS, *(f'{name}.png' for name in MODELS),
-           'timeline.png', *(f'timeline_{name}.png' for name in MODELS))
+RESULTS = ('report.json', 'page.html', 'logs', *MODELS, *(f'{name}.png' for name in MODELS),
+           'timeline.png', *(f'{kind}_{name}.png' for name in MODELS
+                             for kind in ('timeline', 'rows')))
 PLAYER, PLANNER = 'intradp_lab.player_node', 'intradp_ros.nodes.sharing.planner_node'
 SERVER = 'intradp_ros.nodes.sharing.offload_node'
 ROBOT = 'intradp_ros.nodes.sharing.inference_node'
@@ -95,12 +100,17 @@ def run(args: argparse.Namespace) -> int:
             report['link'] = pair.link
             report['server'] = hardware or args.device
             for name in args.models:
-                report['models'][name] = _play(pair, name, args, console)
-    except (ChildError, network.NetworkError, OSError) as error:
-        console.print(f'[red]the demo failed:[/red] {error}', highlight=False)
-        return 1
+                try:
+                    report['models'][name] = _play(pair, name, args, console)
+                except (ChildError, OSError) as error:  # what others gave is kept
+                    report['models'][name] = {'failed': str(error)}
+                    console.print(f'[red]{name} failed:[/red] {error}', highlight=False,
+                                  markup=True)
+    except network.NetworkError as error:
+        raise CommandError(str(error)) from error
     write_json(args.out / 'report.json', report)
-    console.print(f'Wrote {args.out}/report.json, timeline.png and pictures', highlight=False)
+    write_page(args.out, report, TITLES, _all_well(report, Console(quiet=True)))
+    console.print(f'Wrote {args.out}/report.json, page.html and pictures', highlight=False)
     return 0 if _all_well(report, console) else 1
 
 
@@ -146,18 +156,19 @@ def _example(spec: str, folder: Path) -> Path:
 
 def _watch(serve: Callable[[], Child], children: list[Child], console: Console) -> None:
     """Follow the player's phases; kill and restart the server when it says so."""
-    player, since = children[-1], 0
+    player, since, killed = children[-1], 0, 0
     phase = ''
     while phase != 'done':
         timeout = PLAY_TIMEOUT if phase else SETUP_TIMEOUT
-        match = player.wait_for_line(r'^phase (.*)$', timeout, since)
+        match = player.wait_for_line(r'^phase (.*)$', timeout, since, children[killed:-1])
         since = player.output().index(match.group(0), since) + len(match.group(0))
         phase = match.group(1).strip()
         console.print(f'  {phase}', highlight=False)
         if phase == 'kill':
             children[0].kill()
+            killed = 1
         elif phase == 'restart':
-            children[0] = serve()
+            children[0], killed = serve(), 0
 
 
 def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str, Any]:
@@ -174,11 +185,9 @@ def _evaluate(folder: Path, name: str, out: Path, console: Console) -> dict[str,
         part['server_killed'] = {
             **{key: killed[key] for key in ('frames', 'lost', 'recovered', 'max_rel_diff',
                                             'top5_equal')},
-            'shared_after_restart': again['shared'], 'frames_after_restart': again['frames']}
-        console.print(f'  server killed: {killed["frames"]} frames, {killed["lost"]} lost, '
-                      f'{killed["recovered"]} finished by the robot, difference '
-                      f'{killed["max_rel_diff"]:.1e}; after its restart {again["shared"]} of '
-                      f'{again["frames"]} shared again', highlight=False)
+            'shared_after_restart': again['shared'], 'frames_after_restart': again['frames'],
+            'back_s': seen['back_s']}
+        console.print(f'  {killed_text(part)}', highlight=False)
     _draw(folder, name, out, modes)
     return part
 
@@ -217,8 +226,8 @@ def _report(part: Mapping[str, Any], console: Console) -> None:
     shared = part['modes'][SHARED]
     console.print('  medians with 95 % intervals: ' + ', '.join(
         f'{mode} {row["median_ms"]:.0f} ({row["median_low_ms"]:.0f} to '
-        f'{row["median_high_ms"]:.0f}) ms' for mode, row in part['modes'].items()),
-        highlight=False)
+        f'{row["median_high_ms"]:.0f}) ms' for mode, row in part['modes'].items()
+        if row['median_ms'] is not None), highlight=False)
     for mode, ratio in part['shared_against'].items():
         verdict = 'significant' if ratio['significant'] else 'not significant'
         console.print(f'  shared takes {ratio["ratio"]:.2f} times as long as {mode} '
@@ -231,6 +240,11 @@ def _report(part: Mapping[str, Any], console: Console) -> None:
 def _summary(phase: Mapping[str, Any]) -> dict[str, Any]:
     """Condense one mode's frames into the figures of the report."""
     latency = sorted(phase['latency_ms'])
+    if not latency:  # every frame was lost
+        return {'frames': phase['frames'], 'lost': phase['lost'], 'shared': 0, 'recovered': 0,
+                'by_rows': 0, 'max_rel_diff': 0.0, 'top5_equal': True, **dict.fromkeys((
+                    'median_ms', 'median_low_ms', 'median_high_ms', 'p95_ms', 'answer_median_ms',
+                    'bytes_up', 'bytes_down', 'energy_j', 'predicted_ms'))}
     middle = median_interval(latency)
 
     def mean(key: str) -> float:
@@ -250,29 +264,16 @@ def _summary(phase: Mapping[str, Any]) -> dict[str, Any]:
         'by_rows': sum(phase['by_rows'])}
 
 
-@dataclass(frozen=True)
-class _Span:
-    lane: str
-    kind: str
-    name: str
-    start: float
-    stop: float
-
-
 def _draw(folder: Path, name: str, out: Path, modes: Mapping[str, Mapping[str, Any]]) -> None:
-    """
-    Draw the timeline of median length, and the last frame with its result.
-
-    Timelines are those of frames that were shared by rows.
-    """
-    shared = [[_Span(*row) for row in rows]
-              for rows in json.loads((folder / 'timelines.json').read_text()) if rows]
-    path = out / ('timeline.png' if name == 'hed' else f'timeline_{name}.png')
-    if shared:
-        shared.sort(key=lambda t: max(s.stop for s in t))
-        draw_timeline(shared[len(shared) // 2], path, f'One shared inference of {name}, measured')
+    """Draw timeline and rows of the shared frame of median length, and the last result."""
+    if one := shared_frame(folder):
+        path = out / ('timeline.png' if name == 'hed' else f'timeline_{name}.png')
+        draw_timeline(one.spans, path, f'One shared inference of {name}, measured')
+        if one.stages:
+            rows_figure(one.stages, f'{name}: which rows came from whom').savefig(
+                out / f'rows_{name}.png')
     last = np.load(folder / 'last.npz')
-    if last['output'].ndim == 4:
+    if last['output'].ndim == 4 and modes['shared']['median_ms'] and modes['local']['median_ms']:
         caption = [f'{name}: shared {modes["shared"]["median_ms"]:.0f} ms, '
                    f'local {modes["local"]["median_ms"]:.0f} ms, '
                    f'difference {modes["shared"]["max_rel_diff"]:.0e}']
@@ -285,6 +286,9 @@ def _all_well(report: Mapping[str, Any], console: Console) -> bool:
     """Check what the product promises: no frame lost, every result the unsplit model's."""
     well = True
     for name, part in report['models'].items():
+        if part.get('failed'):
+            well = False
+            continue
         for mode, row in [*part['modes'].items(), ('server_killed', part.get('server_killed'))]:
             if row and not (row['lost'] == 0 and exact(row['max_rel_diff']) and row['top5_equal']):
                 console.print(f'[red]{name} {mode}: {row["lost"]} frames lost, difference '

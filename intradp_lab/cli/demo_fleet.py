@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from matplotlib.figure import Figure
 import torch
 from torch import nn
 
@@ -41,7 +41,7 @@ from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
 from intradp_ros.core.processes import ChildError
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.report.fleet_plan_plot import draw_schedule
+from intradp_ros.report.fleet_plan_plot import schedule_figure
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.fleet.adapter import Act, begin, observe, Observed
 from intradp_ros.systems.fleet.partitioner import reference_scale
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(str(error)) from error
         report = fleet_report(measured)
         write_json(args.out / 'report.json', report)
-        write_page(args.out, report)
+        write_page(args.out, report, measured.picture)
         show_report(report, out)
         out.show(f'Wrote {args.out}/report.json, gantt.png and page.html')
     return 0 if well(report) else 1
@@ -120,7 +120,8 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
     scene = _scene(model, inputs[0], args.air, out)
     with out.status('planning'):
         plans = plan_fleet(scene.costs, compare=True)
-    _draw(scene, plans.best, args.out / 'gantt.png')
+    picture = _figure(scene, plans.best)
+    picture.savefig(args.out / 'gantt.png')
     player = PlanRunner(scene, inputs, unsplit_results(model, inputs), out)
     systems, burst = _systems(player, plans), _burst(player, plans)
     with out.status('killing a device of real nodes'):
@@ -129,7 +130,7 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
                 scene, systems[OURS].stages, args.out / 'nodes')
         except (ChildError, NetworkError) as error:
             killed = str(error)
-    return Measured(scene, systems, burst, killed)
+    return Measured(scene, systems, burst, killed, picture)
 
 
 def _scene(model: nn.Module, example: Frame, mbit: float, out: Output) -> FleetScene:
@@ -169,7 +170,8 @@ def _adapted(scene: FleetScene, plans: FleetPlans) -> tuple[str, FleetPlan | Non
         state.plan
 
 
-def _draw(scene: FleetScene, plan: FleetPlan, path: Path) -> None:
-    draw_schedule(plan.order.tasks.graph, plan.order.played, scene.topology, path,
-                  f'Eight frames of the camera by the plan "{OURS}": at most '
-                  f'{milliseconds(plan.latency)} ms each (modelled)')
+def _figure(scene: FleetScene, plan: FleetPlan) -> Figure:
+    return schedule_figure(
+        plan.order.tasks.graph, plan.order.played, scene.topology,
+        f'Eight frames of the camera by the plan "{OURS}": at most '
+        f'{milliseconds(plan.latency)} ms each (modelled)')

@@ -16,9 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.language.demo_scene import MB, OURS, run_scene, Scene
 from intradp_lab.report.page import number_text, render
+from intradp_lab.report.svg import inline_svg
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import claim_folder, result_folder
@@ -26,7 +29,7 @@ from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.control_groups import DISK, MEMORY
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.report.language_plot import BlockSpan, draw_blocks
+from intradp_ros.report.language_plot import blocks_figure, BlockSpan
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.smollm2 import smollm2
@@ -76,10 +79,12 @@ def run(args: argparse.Namespace) -> int:
                 device_limits.LimitError) as error:
             raise CommandError(str(error)) from error
         traces, began = report.pop('trace'), report.pop('began')
-        if drawn := spans(traces, began):
-            draw_blocks(drawn, tuple(traces), args.out / 'gantt.png', f'{_DRAWN} tokens')
         write_json(args.out / 'report.json', report)
-        _write_page(args.out, report)
+        picture = None
+        if drawn := spans(traces, began):
+            picture = blocks_figure(drawn, tuple(traces), f'{_DRAWN} tokens')
+            picture.savefig(args.out / 'gantt.png', dpi=150)
+        _write_page(args.out, report, picture)
         _show(report, out)
         out.show(f'Wrote {args.out}/report.json, gantt.png and page.html')
     return 0 if well(report) else 1
@@ -132,11 +137,12 @@ def _killed_text(report: Mapping[str, Any]) -> str:
                'tokens') + f', after {killed["gap_ms"] / 1e3:.1f} s.')
 
 
-def _write_page(out: Path, report: Mapping[str, Any]) -> None:
+def _write_page(out: Path, report: Mapping[str, Any], picture: Figure | None) -> None:
     ours = report['systems'][OURS]
     (out / 'page.html').write_text(render(
         'language.html', title='A language model on three small boards', systems=_rows(report),
-        ours=OURS, per_token=ours.get('per_token', {}), drawn=(out / 'gantt.png').exists(),
+        ours=OURS, per_token=ours.get('per_token', {}), picture=inline_svg(
+            picture, 'Who computes and reads when') if picture else '',
         question=report['question'],
         answer=report['answer'],
         headline='Every token is that of one process.' if well(report) else

@@ -24,13 +24,14 @@ import time
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 import torch
 
 from intradp_lab.cli.pipeline_check import check, counts, Network, picture_of, said, summary
 from intradp_lab.emulation import network as emulated
 from intradp_lab.emulation import slow_device
 from intradp_lab.report import captioned_image
-from intradp_lab.report.page import render
+from intradp_lab.report.page import embedded, Picture, render
 from intradp_lab.zoo.coco import CARD
 from intradp_lab.zoo.video import WARM_UP
 from intradp_lab.zoo.wheel_files import MissingWheelError
@@ -63,6 +64,7 @@ NETWORKS = (
             'vision_msgs/msg/Detection2DArray'),
     Network('segmenter', f'{ZOO}:segmenter', SIZE, CARD, True, '/segmenter/labels',
             'sensor_msgs/msg/Image'))
+IMAGES = ('/image', '/image/compressed')
 RESULTS = ('bag', 'logs', 'models', 'overlay.png', 'page.html', 'report.json')
 #: Seconds until all processes share, and without any further answer until none is awaited.
 SETUP_TIMEOUT, DRAIN_TIMEOUT = 600.0, 60.0
@@ -109,22 +111,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
     console = Console()
+    failed, away = '', (0, 0)
     try:
         claim_folder(args.out, 'demo-pipeline', RESULTS)
         archives = _archives(args.out / 'models', console)
         with _stage(args) as stage:
             console.print(f'Link: {stage.link}', highlight=False)
-            away = _play(stage, args, archives, console)
-            link, outage = stage.link, stage.outage
-    except (ValueError, MissingWheelError) as error:
+            try:
+                away = _play(stage, args, archives, console)
+            except ChildError as error:  # the bag has what was heard until then
+                failed = str(error)
+                console.print(f'[red]the demo failed:[/red] {escape(failed)}', highlight=False)
+    except (ValueError, MissingWheelError, emulated.NetworkError) as error:
         raise CommandError(str(error)) from error
-    except (ChildError, emulated.NetworkError) as error:
-        console.print(f'[red]the demo failed:[/red] {error}', highlight=False)
+    if not (args.out / 'bag').exists():
         return 1
-    report = _evaluate(args.out, away, console)
-    report |= {'link': link, 'outage': outage, 'weights': AGPL}
+    report, pictures = _evaluate(args.out, away, console)
+    report |= {'link': stage.link, 'outage': stage.outage, 'weights': AGPL, 'failed': failed,
+               'frames': args.frames}
     write_json(args.out / 'report.json', report)
-    _write_page(args.out, report)
+    _write_page(args.out, report, pictures)
     console.print(f'Wrote {args.out}/report.json, overlay.png, page.html and bag/',
                   highlight=False)
     return 0 if _all_well(report, console) else 1
@@ -194,7 +200,7 @@ def _play(stage: NetworkSetup, args: argparse.Namespace, archives: Mapping[str, 
                     'grid.high_mbps': args.rate * 2})
     robots = [_robot(stage, network, archives[network.name]) for network in NETWORKS]
     for network, robot in zip(NETWORKS, robots):
-        robot.wait_for_line(r': sharing$', SETUP_TIMEOUT)
+        robot.wait_for_line(r': sharing$', SETUP_TIMEOUT, others=[server, planner, *robots])
         console.print(f'{network.name} shares after {time.monotonic() - started:.0f} s',
                       highlight=False)
     recorder = _recorder(stage, args.out / 'bag')
@@ -204,9 +210,10 @@ def _play(stage: NetworkSetup, args: argparse.Namespace, archives: Mapping[str, 
         'compressed_lag_s': 0.5 / args.fps})
     _wait_for_all_to_meet(recorder, camera, [server, planner, *robots])
     away = _outage(stage, camera, server, args.frames, console)
-    camera.wait_for_line('^all frames are out$', SETUP_TIMEOUT)
+    camera.wait_for_line('^all frames are out$', SETUP_TIMEOUT, others=[recorder, *robots])
     _wait_for_answers(recorder, args.frames, [server, planner, *robots])
-    for child in (recorder, camera, *robots):
+    recorder.stop(DRAIN_TIMEOUT)  # it has a bag to complete
+    for child in (camera, *robots):
         child.stop()
     return away
 
@@ -249,7 +256,7 @@ def _answers() -> tuple[str, ...]:
 
 def _wait_for_all_to_meet(recorder: Child, camera: Child, others: Sequence[Child]) -> None:
     """Wait until the recorder has images and answers of the warm-up; then let the camera begin."""
-    wanted = {'/image', '/image/compressed', *_answers()}
+    wanted = {*IMAGES, *_answers()}
     wait_until(lambda: wanted <= _counts(recorder, 'ignored').keys(), SETUP_TIMEOUT,
                'an answer of each network to the first images', [recorder, camera, *others])
     camera.signal(signal.SIGUSR1)
@@ -273,7 +280,7 @@ def _wait_for_answers(recorder: Child, frames: int, others: Sequence[Child]) -> 
     """Wait until the recorder has heard every answer, or none has come for a while."""
     while True:
         heard = _counts(recorder, 'heard')
-        if all(heard.get(topic, 0) >= frames for topic in _answers()):
+        if all(heard.get(topic, 0) >= frames for topic in (*IMAGES, *_answers())):
             return
         try:
             wait_until(partial(_more, recorder, heard), DRAIN_TIMEOUT, 'the last answers',
@@ -288,37 +295,39 @@ def _more(recorder: Child, heard: Mapping[str, int]) -> bool:
     return _counts(recorder, 'heard') != heard
 
 
-def _evaluate(out: Path, away: tuple[int, int], console: Console) -> dict[str, Any]:
-    """Compare every message in the bag with the unsplit model's; draw one frame."""
+def _evaluate(out: Path, away: tuple[int, int], console: Console,
+              ) -> tuple[dict[str, Any], Sequence[tuple[str, Picture]]]:
+    """Compare every message in the bag with the unsplit model's; return pictures of one frame."""
     console.print('comparing every message with the unsplit models', highlight=False)
     bag = read_bag(out / 'bag')
     torch.set_num_threads(1)  # as in the nodes
     seen = {network.name: check(network, bag) for network in NETWORKS}
     since, until = away
     cut = [s for every in seen.values() for s in every if since <= s.stamp <= until]
-    _draw(out / 'overlay.png', bag)
+    pictures = _pictures(bag)
+    if pictures:
+        captioned_image.save(out / 'overlay.png', captioned_image.side_by_side(
+            pictures, ['Typed messages of shared inferences, drawn over the image of the camera']))
     return {
         'networks': {network.name: summary(network, seen[network.name],
                                            bag.get(f'/{network.name}/stats', {}))
                      for network in NETWORKS},
-        'link_cut': counts(cut)}
+        'link_cut': counts(cut)}, pictures
 
 
-def _draw(path: Path, bag: Mapping[str, Mapping[int, Any]]) -> None:
+def _pictures(bag: Mapping[str, Mapping[int, Any]]) -> Sequence[tuple[str, Picture]]:
     """Draw what the messages say over the image whose objects the detector is surest of."""
     common = set(bag['/image']).intersection(*(bag.get(n.topic, {}) for n in NETWORKS))
     if not common:
-        return
+        return ()
     first = NETWORKS[0]
     stamp = max(sorted(common), key=lambda each: sureness(said(bag[first.topic][each],
                                                                 first.card)))
     rgb = picture_of(bag['/image'][stamp], compressed=False)
-    shown = [('camera', rgb)] + [
+    return [('camera', rgb)] + [
         (f'{network.name}: {network.kind}', overlay(
             rgb, said(bag[network.topic][stamp], network.card), network.card))
         for network in NETWORKS]
-    captioned_image.save(path, captioned_image.side_by_side(
-        shown, ['Typed messages of shared inferences, drawn over the image of the camera']))
 
 
 def sureness(found: Prediction) -> float:
@@ -328,7 +337,7 @@ def sureness(found: Prediction) -> float:
 
 def _all_well(report: Mapping[str, Any], console: Console) -> bool:
     """Check what the product promises: no frame lost, every message right."""
-    well = True
+    well = not report['failed']
     for name, row in report['networks'].items():
         console.print(f'{name}: the server took part in {row["shared"]} frames; in '
                       f'{row["divided"]} of them both sides computed, in {row["by_rows"]} rows '
@@ -337,7 +346,7 @@ def _all_well(report: Mapping[str, Any], console: Console) -> bool:
         console.print(f'{name}: {row["frames"]} frames, {row["lost"]} lost, {row["equal"]} equal '
                       'to the unsplit model', highlight=False)
         well &= row['frames'] > 0 and not row['lost'] and row['equal'] == row['frames']
-    return well
+    return well and all(row['frames'] == report['frames'] for row in report['networks'].values())
 
 
 def _gained(gain: float | None) -> str:
@@ -345,14 +354,18 @@ def _gained(gain: float | None) -> str:
         f'; shared frames took 1/{gain:.2f} of what the robot alone is expected to take')
 
 
-def _write_page(out: Path, report: Mapping[str, Any]) -> None:
+def _write_page(out: Path, report: Mapping[str, Any],
+                pictures: Sequence[tuple[str, Picture]]) -> None:
     rows = report['networks'].values()
     frames, same = (sum(row[key] for row in rows) for key in ('frames', 'equal'))
     cut = report['link_cut']
+    broken = f'The demo failed: {report["failed"]}' if report['failed'] else ''
     (out / 'page.html').write_text(render(
-        'pipeline.html', title='A perception pipeline', networks=report['networks'], cut=cut,
+        'pipeline.html', title='A perception pipeline', networks=report['networks'],
+        pictures=[(heading, embedded(picture)) for heading, picture in pictures],
         headline=f'{same} of {frames} typed messages are those of the unsplit models.',
-        remarks=[f'{report["outage"][0].upper()}{report["outage"][1:]}: {cut["frames"]} frames '
+        remarks=[*filter(None, [broken]),
+                 f'{report["outage"][0].upper()}{report["outage"][1:]}: {cut["frames"]} frames '
                  f'came meanwhile, {cut["lost"]} of them were lost, {cut["equal"]} are equal.',
                  report['weights']],
         measured=[('link', report['link']),

@@ -19,9 +19,11 @@ from statistics import median
 import time
 from typing import Any
 
+from matplotlib.figure import Figure
 import torch
 
 from intradp_lab.report.page import difference_text, number_text, render
+from intradp_lab.report.svg import inline_svg
 from intradp_lab.training.ddp import train_by_ddp
 from intradp_lab.training.digits import digits_float64
 from intradp_lab.training.one_process import OneProcess, train_alone
@@ -34,7 +36,7 @@ from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.core.processes import ChildError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.report.training_plot import draw_training
+from intradp_ros.report.training_plot import training_figure
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint, write_checkpoint
 from intradp_ros.systems.training.layers.judgement import judge
@@ -313,24 +315,26 @@ class _Demo:
         write_checkpoint(out / 'checkpoint.safetensors', Checkpoint(
             ours.state, TASK, task.rounds, task.seed, task.batch, report['loss'][-1]))
         assert ours.killed
-        draw_training(report['loss'], report['loss_one_process'],
-                      parts_of(ours.plans, task.rounds), list(SPEEDS), [ours.killed[:2]],
-                      out / 'training.png', how='is killed')
+        picture = training_figure(report['loss'], report['loss_one_process'],
+                                  parts_of(ours.plans, task.rounds), list(SPEEDS),
+                                  [ours.killed[:2]], how='is killed')
+        picture.savefig(out / 'training.png', dpi=120)
         self._write_page(report, systems, [
             f'{report["rounds"]} rounds of {task.batch} samples: the largest difference of a '
             f'weight from one process is {report["max_rel_diff"]:.1e}; '
             f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
             f'it never saw: {report["accuracy"]:.1%}.', *self._limits(systems),
-            *self._after(ours, heavy)])
+            *self._after(ours, heavy)], picture)
 
     def _write_page(self, report: Mapping[str, Any], systems: Mapping[str, Mapping[str, Any]],
-                    remarks: Sequence[str]) -> None:
+                    remarks: Sequence[str], picture: Figure | None = None) -> None:
         out = self._args.out
         self._out.show(*map(plain, remarks[1:]))
         (out / 'page.html').write_text(render(
             'training.html', title='A network learns digits on three devices',
             systems=systems, ours=OURS, killed=report['killed'],
-            drawn=(out / 'training.png').exists(),
+            picture=inline_svg(picture, 'Loss by round, and what each device trains')
+            if picture else '',
             headline='The result of one process, with a device killed on the way.'
             if well(report) else 'Not all is as it must be.',
             remarks=remarks,
@@ -345,7 +349,7 @@ class _Demo:
                             f'{self._args.rate:g} Mbit/s at most (emulated)'),
                 ('recovery', 'from the kill until all have left the plan; until layers are '
                              'moved; until the round that was reached is reached again'),
-                ('again', 'make demo-training makes these figures again; one run')]))
+                ('again', '`make demo-training` makes these figures again; one run')]))
 
     def _limits(self, systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Say how far from all devices computing all the time a round is."""

@@ -11,10 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from intradp_lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_lab.fleet.killed_device import KilledDevice
 from intradp_lab.fleet.streamed_plan import PlayedPlan
 from intradp_lab.report.page import render
+from intradp_lab.report.svg import inline_svg
 from intradp_ros.cli.output import milliseconds, Output, plain, table
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.systems.fleet.planner import FleetPlan, OURS
@@ -65,6 +68,7 @@ class Measured:
     systems: Mapping[str, PlanRun | FailedRun]
     burst: Mapping[str, PlanRun | FailedRun]
     killed: KilledDevice | str | None = None
+    picture: Figure | None = None
 
 
 def fleet_report(measured: Measured) -> dict[str, Any]:
@@ -205,7 +209,18 @@ def stages_text(row: Mapping[str, Any]) -> str:
                      for stage in row['stages'])
 
 
-def write_page(out: Path, report: Mapping[str, Any]) -> None:
+#: What is said of the columns of the page.
+MEASURED = {
+    'alone, at the rate, frames a second, target missed': FIGURES[
+        'latency_ms, fps, stream_ms, qoe_missed_s'],
+    'predicted, and the least of a frame': FIGURES['predicted_ms, predicted_fps, bound_ms'],
+    'joules': FIGURES['joules'],
+    'killed': 'measured: real processes, real inferences over DDS, one of them killed with -9 '
+              'and started again, a frame every 250 ms',
+    'frames and differences': FIGURES['frames, lost, max_rel_diff']}
+
+
+def write_page(out: Path, report: Mapping[str, Any], picture: Figure | None = None) -> None:
     """Write the page."""
     rows = {name: row | {'text': stages_text(row)} for name, row in report['systems'].items()}
     burst = {name: row | {'text': stages_text(row)} for name, row in report['burst'].items()}
@@ -220,7 +235,8 @@ def write_page(out: Path, report: Mapping[str, Any]) -> None:
                  f'No frame that is alone can take less than {report["bound_ms"]:.0f} ms by our '
                  'division (modelled).',
                  killed_text(report['killed'])],
-        measured=[*FIGURES.items(),
+        picture=inline_svg(picture, 'Who computes and sends when') if picture else '',
+        measured=[*MEASURED.items(),
                   ('devices', 'robot, robot2, laptop and box behind one access point of '
                               f'{report["air_mbps"]:g} Mbit/s, the box wired; the robot takes '
                               '0.4 s for the whole network, the others less by their speeds'),

@@ -79,10 +79,12 @@ def run_trial(where: Place, trial: Trial, path: Path, trace: LinkTrace, notify: 
     try:
         server.wait_for_line('^phase serving$', START_TIMEOUT)
         for phase in trial.phases:
-            robot.wait_for_line(f'^phase begin {phase.system}$', START_TIMEOUT)
+            robot.wait_for_line(f'^phase begin {phase.system}$', START_TIMEOUT,
+                                others=[server])
             notify(phase.system)
             with replaying(where.link, trace):
-                robot.wait_for_line(f'^phase end {phase.system}$', PHASE_TIMEOUT)
+                robot.wait_for_line(f'^phase end {phase.system}$', PHASE_TIMEOUT,
+                                    others=[server])
             where.link.set_rate(trace.rate_at(0.0) or 1.0)
         robot.wait_for_line('^phase done$', START_TIMEOUT)
     finally:

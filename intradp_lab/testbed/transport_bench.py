@@ -76,7 +76,8 @@ def run_job(job: Job, settings: LinkSettings, folder: Path) -> dict[str, Any]:
         receiving = start(side('sink', 'server'))
         receiving.wait_for_line('^ready$', START_TIMEOUT)
         sending = start(side('source', 'robot'))
-        found = sending.wait_for_line('^result (.*)$', START_TIMEOUT + END_TIMEOUT)
+        found = sending.wait_for_line('^result (.*)$', START_TIMEOUT + END_TIMEOUT,
+                                      others=[receiving])
         figures: dict[str, Any] = json.loads(found[1])
     return figures
 

@@ -161,13 +161,15 @@ class Child:
         """Return an error that says how it ended, which it has, and `when`."""
         return child_error(self.name, f'{self.end} {when}'.strip(), self.log, self.end)
 
-    def wait_for_line(self, pattern: str, timeout: float, since: int = 0) -> re.Match[str]:
+    def wait_for_line(self, pattern: str, timeout: float, since: int = 0,
+                      others: Sequence[Child] = ()) -> re.Match[str]:
         """
         Wait until a whole line matches the regular expression somewhere.
 
         :param timeout: seconds, as `Patience` counts them.
         :param since: skip that many characters of `output`, to find a later line.
-        :raises ChildError: when the time is over, or the process ends without the line.
+        :param others: processes without which the line never comes.
+        :raises ChildError: when the time is over, or one of the processes ends without the line.
         """
         expression = re.compile(pattern)
         patience = Patience(timeout)
@@ -179,6 +181,9 @@ class Child:
                     return match
             if ended is not None:
                 raise self.ended(f'before it printed /{pattern}/')
+            for other in others:
+                if other.returncode is not None:
+                    raise other.ended(f"before '{self.name}' printed /{pattern}/")
             if patience.over:
                 raise self.failure(f'did not print /{pattern}/ within {timeout:g} s')
             time.sleep(_POLL)
@@ -217,11 +222,11 @@ def child_error(name: str, what: str, log: Path, end: ChildEnd | None = None) ->
 
 
 def stop_all(children: Sequence[Child], grace: float = 5.0) -> None:
-    """Ask all to end; kill those that have not ended `grace` seconds later."""
+    """Ask all to end; kill those that have not ended `grace` seconds (`Patience`) later."""
     for child in children:
         child.signal(signal.SIGTERM)
-    deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and any(c.returncode is None for c in children):
+    patience = Patience(grace)
+    while any(c.returncode is None for c in children) and not patience.over:
         time.sleep(_POLL)
     for child in children:
         child.kill()

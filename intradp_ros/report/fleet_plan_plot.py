@@ -7,8 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.report.timeline_plot import draw_timeline
+from intradp_ros.report.timeline_plot import timeline_figure
 from intradp_ros.schedule.event_simulator import Simulation
 from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph, TransferTask
 
@@ -38,8 +40,14 @@ def task_spans(graph: TaskGraph, played: Simulation, topology: Topology) -> list
     return sorted(spans, key=lambda span: (lanes.index(span.lane), span.start))
 
 
+def schedule_figure(graph: TaskGraph, played: Simulation, topology: Topology, title: str,
+                    ) -> Figure:
+    """Return the figure of a schedule."""
+    return timeline_figure(task_spans(graph, played, topology), title,
+                           'the first inference was asked for')
+
+
 def draw_schedule(graph: TaskGraph, played: Simulation, topology: Topology, path: Path,
                   title: str) -> None:
     """Write the picture of a schedule."""
-    draw_timeline(task_spans(graph, played, topology), path, title,
-                  'the first inference was asked for')
+    schedule_figure(graph, played, topology, title).savefig(path)

@@ -20,6 +20,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from intradp_ros.report.legend_place import add_legend, outside
+from intradp_ros.report.operator_names import readable
 from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, OVERLAPS
 from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
 
@@ -131,7 +132,7 @@ def _draw_lane(bars: _Bars, row: int, spans: Sequence[SpanLike], colour: str) ->
         middle = row - _HEIGHT / 2 + height * (track + 0.5)
         waits = span.kind == 'wait'
         bars.add(middle, height * (0.35 if waits else 1), (span.start, span.stop),
-                 GREY if waits else colour, '' if waits else span.name)
+                 GREY if waits else colour, '' if waits else readable(span.name))
 
 
 def _decorate(axes: Axes, labels: Sequence[str], milliseconds: float, since: str) -> None:

@@ -44,7 +44,7 @@ def test_the_page_names_a_plan_that_several_planners_found():
            'loss_diff': 1e-15}
     page = render('training.html', title='', headline='', remarks=[], measured=[], ours='training',
                   systems={'training': row, 'EDDL': row | {'same_plan_as': 'training'},
-                           'PP': row | {'failed': 'out of memory at 300 MB'}}, drawn=False,
+                           'PP': row | {'failed': 'out of memory at 300 MB'}}, picture='',
                   killed={'recovery_ms': {'detect': 1.0, 'move': 2.0, 'replay': 3.0},
                           'heavy_ms': 7.0})
     assert page.count('(the plan of training)') == 1

@@ -84,7 +84,7 @@ def test_reports_and_pages_show_names_of_devices_as_they_are(name: str) -> None:
                   'recovered_ms': 1.0, 'half_the_air_s': 0, 'network': 'n', 'failed': ''}}
     assert printed(lambda out: show_report(report, out)).count(name) == 4
     page = render('fleet.html', title=name, tables={name: {name: {**row, 'text': name}}},
-                  ours='', headline=name, remarks=[name], measured=[(name, name)])
+                  ours='', headline=name, remarks=[name], measured=[(name, name)], picture='')
     assert '<script>x' not in page
 
 
