@@ -159,8 +159,8 @@ def _check_devices(args: argparse.Namespace, topology: Topology) -> None:
     else:
         named = [member.device for cut in parse_stages(args.stages) for member in cut.members]
     if unknown := [name for name in named if name not in topology.names]:
-        raise CommandError(f'{args.plan or "--stages"}: the fleet has no {", ".join(unknown)}; '
-                           f'there are {", ".join(topology.names)}')
+        raise CommandError(f'{args.plan or "--stages"}: {unknown[0]!r} is not in the fleet; there '
+                           f'are {", ".join(topology.names)}')
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def device_of(fleet: Fleet, option: str, name: str | None) -> str:
     """Return a device's name, by default the first one's; CommandError if there is none such."""
     names = fleet.topology.names
     if name is not None and name not in names:
-        raise CommandError(f'{option}: the fleet has no device {name!r}; there are '
+        raise CommandError(f'{option}: there is no device {name!r} in the fleet; there are '
                            + ', '.join(names))
     return name or names[0]
 

@@ -76,9 +76,9 @@ def test_answers_are_exact_and_predicted_beside_measured(
 @pytest.mark.parametrize('words, message', [
     (('--stages', 'robot,nobody'), "'nobody' is not in the fleet"),
     (('--stages', 'robot@1,box@1,server'), 'a stage of them empty'),
-    (('--stages', 'robot,box', '--frames', '1'), '--frames must be 2 or more'),
-    (('--stages', 'robot,box', '--frames', '10001'), '--frames and --alone are at most 10000'),
-    (('--stages', 'robot,box', '--alone', '10001'), '--frames and --alone are at most 10000'),
+    (('--stages', 'robot,box', '--frames', '1'), '--frames: must be 2 to 10000, not 1'),
+    (('--stages', 'robot,box', '--frames', '10001'), '--frames: must be 2 to 10000'),
+    (('--stages', 'robot,box', '--alone', '10001'), '--alone: must be 1 to 10000'),
     (('--stages', 'robot,box', '--limits'), '--limits: goes with --nodes'),
     (('--plan', 'plan.json'), 'plan.json')])
 def test_what_cannot_be_run_is_refused(fleet: str, words: tuple[str, ...], message: str,

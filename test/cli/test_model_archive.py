@@ -348,7 +348,7 @@ def test_onnx_becomes_an_archive(intradp, tmp_path: Path) -> None:
     ('example_models:nothing', ['--input', '1x3x8x8'], 'nothing'),
     ('example_models:dense', ['--input', '1x3x24x16', '--head', 'classification'], 'dimensions'),
     ('example_models:dense', ['--input', '1x3x24x16', '--weights', 'none.safetensors'],
-     'do not fit')])
+     "'none.safetensors': no such file")])
 def test_what_cannot_be_is_refused_with_its_cause(intradp, tmp_path: Path, source: str,
                                                   options: list[str], says: str) -> None:
     out = tmp_path / 'a.graph'

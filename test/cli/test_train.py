@@ -237,7 +237,7 @@ def test_two_processes_do_not_write_one_checkpoint(folder, capsys):
 @pytest.mark.parametrize('words, error', [
     (('--seconds', '0.5', '--nodes', '/a', '/b'),
      'no node serves /a/train or /b/train: start it, or name it'),
-    (('--deadline', '-1'), '--deadline must be 0 to 1000000 seconds')])
+    (('--deadline', '-1'), '--deadline: must be 0 to 1e+06, not -1')])
 def test_a_goal_that_no_node_takes_is_an_error(capsys: pytest.CaptureFixture[str],
                                                words: tuple[str, ...], error: str) -> None:
     assert main(['train', 'send', *words]) == 2

@@ -51,7 +51,8 @@ def sharing(out: Path) -> None:
 def language(out: Path) -> None:
     system = {'failed': '', 'ms_per_token': 172.0, 'predicted_ms': 198.0, 'limit_ms': 170.0,
               'x': 1.01, 'binds': 'disk of drone', 'blocks': {'rover': 14},
-              'streamed': {'rover': 6}, 'peak_mb': {'rover': 566.0}, 'limit_mb': {'rover': 720.0}, 'per_token': {'rover': {
+              'streamed': {'rover': 6}, 'peak_mb': {'rover': 566.0},
+              'limit_mb': {'rover': 720.0}, 'per_token': {'rover': {
                   'computing_ms': 22.7, 'disk_ms': 19.1, 'peers_ms': 339.0, 'sent_kb': 60.3,
                   'received_kb': 53.8}}}
     rival = {'failed': 'out of memory at 720 MB', 'peak_mb': {}, 'limit_mb': {'rover': 720.0}}
