@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 import math
-from pathlib import Path
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cli.arguments import existing_file
