@@ -19,7 +19,7 @@ such as Llama, Mistral, Qwen2, Qwen3, Gemma 1 to 3, Phi-3, Granite, SmolLM3, OLM
 
 #: Verb: its module in this folder, and a summary.
 VERBS: Mapping[str, tuple[str, str]] = {
-    'plan': ('language_plan', 'who holds what, predicted ms a token, memory, the physical limit'),
+    'plan': ('language_plan', 'who holds what, predicted ms a token, memory, the estimated least'),
     'run': ('language_run', 'answer a prompt, or chat, in the terminal'),
     'serve': ('language_serve', 'an OpenAI-compatible endpoint on this machine'),
 }

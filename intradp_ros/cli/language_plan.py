@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""``intradp language plan``: who holds what, what it takes, and what physics allows."""
+"""``intradp language plan``: who holds what, what it takes, and an estimate of the least."""
 from __future__ import annotations
 
 import argparse
@@ -30,7 +30,8 @@ Plan a language model for a fleet: which device holds which layers, and which of
 from its disk in every token.
 
 Seconds of blocks and the memory's rate are measured on this machine; the devices' speeds, disks
-and links are those of the fleet file. The limit is what no plan can beat with these rates."""
+and links are those of the fleet file. The least that a token could take is an estimate: in another
+minute the same machine has other rates."""
 
 EPILOG = """\
 examples:
@@ -130,9 +131,9 @@ def _show(data: Mapping[str, Any], plan: SegmentPlan, out: Output) -> None:
             size(memory['allowed']) if memory['allowed'] else 'any')
     out.show(shown)
     out.show(f'{milliseconds(data["ms_per_token"] / 1e3)} ms a token predicted '
-             f'({data["tokens_per_second"]:.3g} tokens/s), {data["x"]:.2f} times the limit of '
-             f'this plan ({milliseconds(data["limit_ms"] / 1e3)} ms; {data["binds"]} binds) and '
-             f'{data["x_fleet"]:.2f} times that of any plan '
+             f'({data["tokens_per_second"]:.3g} tokens/s), {data["x"]:.2f} times the '
+             f'estimated least of this plan ({milliseconds(data["limit_ms"] / 1e3)} ms; '
+             f'{data["binds"]} binds) and {data["x_fleet"]:.2f} times that of any plan '
              f'({milliseconds(data["fleet_limit_ms"] / 1e3)} ms).')
     usual = data['plain_pipeline_ms']
     out.show('A plain pipeline with offloading does not fit.' if usual is None else

@@ -164,7 +164,7 @@ def _ask(args: argparse.Namespace, local: LocalLanguage, rate: float,
 
 def _limit(local: LocalLanguage, rate: float, seconds: float, tokens: int) -> dict[str, Any]:
     """
-    Return what physics allows for the plan in use, and how far the answer was from it.
+    Return the estimated least of the plan in use, and how far the answer was from it.
 
     Disks count as they were read in this run: they are this machine's, whatever the fleet's file
     says.
@@ -197,8 +197,9 @@ def _say_figures(out: Output, end: TextEnd, figures: dict[str, Any]) -> None:
         return
     out.show(f'[dim]{end.completion_tokens} tokens, first after {end.first_token_seconds:.2f} s, '
              f'then {figures["ms_per_token"]:.0f} ms each'
-             + (f': {figures["x"]:.2f} times the limit of {figures["limit_ms"]:.0f} ms '
-                f'({figures["binds"]} binds)' if 'x' in figures else '') + '[/dim]')
+             + (f': {figures["x"]:.2f} times the estimated least, '
+                f'{figures["limit_ms"]:.0f} ms ({figures["binds"]} binds)'
+                if 'x' in figures else '') + '[/dim]')
     for name, row in figures['per_token'].items():
         out.show(f'[dim]  {name}: computing {row["computing_ms"]:.1f} ms, waiting for the disk '
                  f'{row["disk_ms"]:.1f} ms, for others {row["transfer_ms"]:.1f} ms, sent '

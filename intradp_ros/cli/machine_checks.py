@@ -127,5 +127,5 @@ def check_transport(environment: Mapping[str, str]) -> Finding:
     if not transport.profile:
         return Finding('transport', WARNING, "default: the middleware's own, which loses tensors "
                        'on a wireless link', 'use the launch files, or set the variables of '
-                       'doc/nodes.md, Transport')
+                       'doc/wifi_and_dds.md, "Choose a transport"')
     return Finding('transport', OK, transport.name)

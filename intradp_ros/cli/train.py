@@ -36,7 +36,7 @@ intradp_ros.nodes.training.bag_images"""
 
 #: Verb: its module in this folder, and a summary.
 VERBS: Mapping[str, tuple[str, str]] = {
-    'plan': ('train_plan', 'who does what, predicted seconds a round, memory, the physical limit'),
+    'plan': ('train_plan', 'who does what, predicted seconds a round, memory, the least'),
     'run': ('train_run', 'train; Ctrl-C saves a checkpoint, --resume goes on from it'),
     'send': ('train_send', 'have nodes train, and follow them; --resume joins what is in flight'),
     'show': ('train_show', 'what a checkpoint holds'),

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""``intradp train plan``: who trains what, how long a round takes, and what physics allows."""
+"""``intradp train plan``: who trains what, how long a round takes, and the least."""
 from __future__ import annotations
 
 import argparse
@@ -36,8 +36,8 @@ Plan the training of a network over the devices of a fleet: which device compute
 how many samples of every micro-batch. Groups of devices share a stage and sum their gradients.
 
 Seconds of layers, forward and backward by batch, are measured on this machine, once; a device of
-speed 2 takes half of them. Rounds and joules are modelled by the event simulator. The limit is
-what no schedule of the plan can beat with these rates; it is printed with what needs that long."""
+speed 2 takes half of them. Rounds and joules are modelled by the event simulator. The least
+that a round could take is an estimate from these rates; what needs that long is printed, too."""
 
 EPILOG = """\
 examples:
@@ -131,9 +131,9 @@ def _show(data: dict[str, Any], out: Output) -> None:
         others, 'EDDL: all devices share all samples; PP: each device has a stage',
         f'a round takes {milliseconds(data["round_ms"] / 1e3)} ms: '
         f'{data["samples_per_second"]:.3g} samples/s, all rounds {data["rounds_seconds"]:.3g} s',
-        f'limit of this plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
-        f'({data["x"]:.2f} x)',
-        f'limit of any plan: {milliseconds(data["any_plan_ms"] / 1e3)} ms, by '
+        f'estimated least of this plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by '
+        f'{data["binds"]} ({data["x"]:.2f} x)',
+        f'estimated least of any plan: {milliseconds(data["any_plan_ms"] / 1e3)} ms, by '
         f'{data["any_plan_binds"]} if bytes took no time ({data["x_any_plan"]:.2f} x)')
 
 

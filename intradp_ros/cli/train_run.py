@@ -268,7 +268,7 @@ def _unchanged(prepared: Prepared, outcome: Outcome) -> list[str]:
 
 
 def _rounds(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
-    """Return what rounds by the last plan took (median), and what physics allows there."""
+    """Return what rounds by the last plan took (median), and the estimated least."""
     first, plan = outcome.plans[-1]
     taken = [float(figures['seconds']) for number, figures in outcome.figures.items()
              if number > first]
@@ -312,8 +312,8 @@ def _show(data: dict[str, Any], out: Output) -> None:
                  f'{data["samples_per_second"]:.3g} samples/s')
     if data.get('round_ms'):
         out.show(f'a round took {milliseconds(data["round_ms"] / 1e3)} ms '
-                 f'({milliseconds(data["predicted_ms"] / 1e3)} predicted); limit of the plan: '
-                 f'{milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
+                 f'({milliseconds(data["predicted_ms"] / 1e3)} predicted); estimated least of the '
+                 f'plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
                  f'({data["round_ms"] / data["limit_ms"]:.2f} x)')
     for one in data['recoveries']:
         if one['ms']:

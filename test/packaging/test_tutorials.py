@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+import re
 from typing import Any
 
 import pytest
@@ -42,6 +43,9 @@ def test_a_tutorial_runs(document: Path, tmp_path: Path) -> None:
     """Blocks with a language, on any machine; those without one where `launch` is."""
     with_ros = find_spec('launch_ros') is not None
     with reader(tmp_path) as person:
+        if with_ros:
+            person.start_cameras(*sorted({*re.findall(
+                r'image_topic:=(/\S+)', document.read_text())}))
         for language, block, file in blocks(document):
             if language or with_ros:
                 person.do(language, block, file)
