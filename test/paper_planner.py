@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 
 from intradp_ros.systems.language.memory import SLOT_MARGIN
-from intradp_ros.systems.language.planner import _fixed_bytes, _pages, hop_seconds, ring_order
+from intradp_ros.systems.language.plan_search import fixed_bytes
+from intradp_ros.systems.language.planner import _pages, hop_seconds, ring_order
 
 
 def paper_plan(given, head):
@@ -24,7 +25,7 @@ def paper_plan(given, head):
     cache = _pages(given) * 16 * manifest.kv_bytes
     size = sum(block.nbytes + SLOT_MARGIN for block in manifest.blocks[:2]) + cache
     room = [int(max(0, given.topology.device(n).memory_bytes
-                    - _fixed_bytes(given, head, n)) // size) for n in names]
+                    - fixed_bytes(given, head, n)) // size) for n in names]
     layer = [given.block(n, 0) + given.block(n, 1) for n in names]
     load = [given.load(n, 0) + given.load(n, 1) for n in names]
     if sum(room) >= layers:  # a plain pipeline
@@ -51,7 +52,7 @@ def paper_plan(given, head):
         if extra or any(count < segments and o for count, o in zip(counts, spread)):
             continue
         streamed = [min(o * segments, count) for o, count in zip(spread, counts)]
-        if any(count * cache + (count - n + o) * (size - cache) + _fixed_bytes(given, head, name)
+        if any(count * cache + (count - n + o) * (size - cache) + fixed_bytes(given, head, name)
                > given.topology.device(name).memory_bytes
                for name, count, n, o in zip(names, counts, streamed, spread)):
             continue  # keys and values of what is streamed were forgotten

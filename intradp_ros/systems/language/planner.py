@@ -15,6 +15,8 @@ since what is streamed runs first in its segment, and is read while all else goe
 devices and S, L_i grows with x_i alone: so for a bound on L_i each device has a most x_i, the
 fastest are filled first, and the best bound is found by bisection over the values that L_i
 can have.  Subsets of devices and numbers of segments are tried one by one: the answer is exact.
+From the best of these, and layers given out by memory, `plan_search` goes on by the clock of
+`play`.
 """
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ import math
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.lanes import PAGE
-from intradp_ros.systems.language.memory import memory_need, SLOT_MARGIN
+from intradp_ros.systems.language.memory import SLOT_MARGIN
+from intradp_ros.systems.language.plan_search import fixed_bytes, Owners, Search
 from intradp_ros.systems.language.segment_plan import SegmentPlan, Step
 
 #: Most plans of different subsets and numbers of segments that are played, the best by `T` first;
-#: none of which `T` is so many times the least that was played.
+#: none of which `T` is so many times the least.
 PLAYED, HOPELESS = 64, 1.25
 MOST_DEVICES = 8
+#: Segments in which layers are given out by memory.
+BY_MEMORY = 4
 #: Tokens that the first step of a plan has room for, in keys and values.
 FIRST_TOKENS = 256
 
@@ -84,23 +89,27 @@ def plan_language(costs: LanguageCosts, head: str, devices: Collection[str] = ()
 
     """
     names = tuple(name for name in costs.topology.names if name in devices or not devices)
+    names = _fastest(costs, names)
     choices = sorted(choose(costs, head, names), key=lambda choice: choice.seconds)
-    if not choices:
+    built = [build(costs, head, choice) for choice in choices[:PLAYED]
+             if choice.seconds <= HOPELESS * choices[0].seconds]
+    with suppress(NoPlanError):
+        built.append(plain_pipeline(costs, head, names))
+    search = Search(costs, head, names)
+    if not search.head_has_room:
         raise NoPlanError(_short(costs, head, names))
-    best = math.inf, build(costs, head, choices[0]), f'{choices[0].segments} segments'
-    for choice in choices[:PLAYED]:
-        if choice.seconds > HOPELESS * best[0]:
-            break
-        plan = build(costs, head, choice)
-        seconds = play(plan, costs).seconds
-        if seconds < best[0] * (1 - 1e-9):
-            best = seconds, plan, f'{choice.segments} segments'
-    with suppress(NoPlanError):  # among the candidates, so that it is never better
-        plan = plain_pipeline(costs, head, names)
-        if (seconds := play(plan, costs).seconds) < best[0] * (1 - 1e-9):
-            best = seconds, plan, 'one stage each'
-    seconds, plan, how = best
+    numbers = {name: number for number, name in enumerate(names)}
+    starts = [tuple(numbers[name] for name in plan.owner[::2]) for plan in built]
+    # as they are among the candidates, so that none of them is better
+    played = [(play(plan, costs).seconds, plan) for plan in built]
+    if found := search.best([*starts, *_by_memory(costs, head, names)]):
+        played.insert(0, found)
+    if not played:
+        raise NoPlanError(_short(costs, head, names))
+    seconds, plan = min(played, key=lambda each: each[0] * (1 - 1e-9 * (each is played[0])))
     plan = with_steps(costs, head, plan)
+    rounds = max(sum(stage.device == name for stage in plan.stages) for name in plan.slots)
+    how = f'{rounds} segments' if rounds > 1 else 'one stage each'
     dropped = [name for name in names if name not in plan.slots and name != head]
     answer = f'alone on {next(iter(plan.slots))}' if len(plan.slots) == 1 else \
         f'{how} over {", ".join(plan.slots)}'
@@ -111,9 +120,10 @@ def plan_language(costs: LanguageCosts, head: str, devices: Collection[str] = ()
 
 def choose(costs: LanguageCosts, head: str, names: tuple[str, ...]) -> Iterator[Choice]:
     """Yield the best numbers for each subset of devices and each number of segments."""
-    if len(names) > MOST_DEVICES:  # the fastest
-        names = tuple(sorted(names, key=lambda n: -costs.topology.device(n).speed)[:MOST_DEVICES])
+    names = _fastest(costs, names)
     layers = costs.manifest.layers
+    if costs.topology.device(head).memory_bytes < fixed_bytes(costs, head, head):
+        return  # it has embedding and head, also where it computes nothing
     head_seconds = costs.head_seconds(head)
     tables: dict[tuple[str, int], list[Share | None]] = {}
     for segments in range(1, layers + 1):
@@ -130,11 +140,32 @@ def choose(costs: LanguageCosts, head: str, names: tuple[str, ...]) -> Iterator[
                     yield Choice(found[0], segments, found[1])
 
 
+def _fastest(costs: LanguageCosts, names: tuple[str, ...]) -> tuple[str, ...]:
+    return names if len(names) <= MOST_DEVICES else tuple(
+        sorted(names, key=lambda n: -costs.topology.device(n).speed)[:MOST_DEVICES])
+
+
+def _by_memory(costs: LanguageCosts, head: str, names: tuple[str, ...]) -> Iterator[Owners]:
+    """Yield owners of layers in few segments: as many layers as each device has memory for."""
+    layers = costs.manifest.layers
+    numbers = {name: number for number, name in enumerate(names)}
+    for size in range(1, len(names) + 1):
+        for subset in combinations(names, size):
+            ring = ring_order(subset, head)
+            room = [max(1.0, min(1e15, costs.topology.device(n).memory_bytes)
+                        - fixed_bytes(costs, head, n)) for n in ring]
+            for segments in range(1, min(BY_MEMORY, -(-layers // size)) + 1):
+                each = _even_by(layers, [r / sum(room) for r in room])
+                yield tuple(numbers[name] for segment in range(segments)
+                            for name, count in zip(ring, each)
+                            for _ in range(_even(count, segments)[segment]))
+
+
 def share(costs: LanguageCosts, head: str, name: str, layers: int, segments: int) -> Share | None:
     """Return what a device with so many layers streams, at the least `L_i`; None: no room."""
     manifest, device = costs.manifest, costs.topology.device(name)
     attention, mlp = (block.nbytes + SLOT_MARGIN for block in manifest.blocks[:2])
-    room = device.memory_bytes - _fixed_bytes(costs, head, name) \
+    room = device.memory_bytes - fixed_bytes(costs, head, name) \
         - layers * _pages(costs) * PAGE * manifest.kv_bytes
     lacking = layers * (attention + mlp) - room
     if lacking <= 0:
@@ -206,18 +237,11 @@ def with_steps(costs: LanguageCosts, head: str, plan: SegmentPlan) -> SegmentPla
 
     The layers stay with their devices: so a step is taken without computing anything anew.
     """
-    counts = {name: len(plan.layers(name)) for name in plan.slots}
-    segments = max(sum(stage.device == name for stage in plan.stages) for name in plan.slots)
+    names = tuple(plan.slots)
     found: list[SegmentPlan] = []
     tokens = FIRST_TOKENS
     while tokens < costs.tokens:
-        fewer = replace(costs, tokens=tokens)
-        shares = {n: share(fewer, head, n, count, segments) for n, count in counts.items()}
-        if all(shares.values()):
-            made = build(fewer, head, Choice(0.0, segments, {
-                n: s for n, s in shares.items() if s}))
-            if made.owner == plan.owner:
-                found.append(made)
+        found.append(Search(replace(costs, tokens=tokens), head, names).with_room(plan))
         tokens *= 2
     found = [made for made, after in zip(found, [*found[1:], plan])
              if _streamed_bytes(costs, made) < _streamed_bytes(costs, after)]
@@ -248,7 +272,7 @@ def plain_pipeline(costs: LanguageCosts, head: str, devices: Collection[str] = (
     attention, mlp = (block.nbytes + SLOT_MARGIN for block in manifest.blocks[:2])
     each = attention + mlp + _pages(costs) * PAGE * manifest.kv_bytes
     room = {n: min(float(each * manifest.layers), max(0.0, costs.topology.device(
-        n).memory_bytes - _fixed_bytes(costs, head, n))) for n in names}
+        n).memory_bytes - fixed_bytes(costs, head, n))) for n in names}
     total = sum(room.values())
     if not total:
         raise NoPlanError(_short(costs, head, names))
@@ -310,13 +334,6 @@ def _fill(costs: LanguageCosts, tables: dict[str, list[Share | None]], layers: i
         else:
             low = middle + 1
     return best
-
-
-def _fixed_bytes(costs: LanguageCosts, head: str, name: str) -> int:
-    """Return what a device needs whatever it computes."""
-    empty = SegmentPlan('-', head, 1, {name: ((0,),)}, 1)
-    need = memory_need(empty, name, costs.manifest, costs.lane)
-    return need.activations + need.head
 
 
 def _pages(costs: LanguageCosts) -> int:

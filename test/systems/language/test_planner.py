@@ -9,14 +9,20 @@ from itertools import combinations, product
 import math
 import random
 
+from hypothesis import given as given_
+from hypothesis import settings
+from hypothesis import strategies as st
 from language_models import costs as fleet_costs
 from language_models import tiny_model
+import numpy as np
 from paper_planner import paper_plan
 import pytest
 
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
 from intradp_ros.systems.language.memory import memory_need
+from intradp_ros.systems.language.plan_kernels import round_seconds
+from intradp_ros.systems.language.plan_search import Search
 from intradp_ros.systems.language.planner import (
     choose,
     hop_seconds,
@@ -26,6 +32,7 @@ from intradp_ros.systems.language.planner import (
     ring_order,
     share,
 )
+from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 CASES = 2000
 
@@ -76,6 +83,86 @@ def brute_force(given, head):
     return best
 
 
+def partitions(items):
+    """Yield all ways to put items into slots."""
+    if not items:
+        yield []
+        return
+    for rest in partitions(items[1:]):
+        yield [[items[0]], *rest]
+        for place in range(len(rest)):
+            yield [*rest[:place], [items[0], *rest[place]], *rest[place + 1:]]
+
+
+def best_of_all(given, head):
+    """Try all owners of layers and all slots; return the least seconds of those that fit."""
+    manifest, names = given.manifest, given.topology.names
+    layers, best = manifest.layers, math.inf
+    for owners in product(names, repeat=layers):
+        each = []
+        for name in dict.fromkeys(owners):
+            own = [b for b in range(2 * layers) if owners[b // 2] == name]
+            fitting = [slots for slots in partitions(own)
+                       if given.disk(name) or len(slots) == len(own)]
+            each.append([(name, slots) for slots in fitting])
+        computing = sum(given.block(owners[b // 2], b) for b in range(2 * layers))
+        if computing >= best:
+            continue
+        for chosen in product(*each):
+            plan = SegmentPlan('0' * 64, head, 2 * layers, {
+                name: tuple(tuple(slot) for slot in slots) for name, slots in chosen},
+                -(-given.tokens // 16))
+            if all(memory_need(plan, d.name, manifest, given.lane).total <= d.memory_bytes
+                   for d in given.topology.devices if d.name in plan.participants):
+                best = min(best, play(plan, given).seconds)
+    return best
+
+
+@pytest.mark.parametrize('count', [25, pytest.param(600, marks=pytest.mark.slow)])
+def test_plans_are_the_best_of_any_owners_and_slots(models, count):
+    source = random.Random(11)
+    compared = streaming = 0
+    while compared < count:
+        given = random_case(models[:2], source)
+        best = best_of_all(given, 'a')
+        if best == math.inf:
+            with pytest.raises(NoPlanError):
+                plan_language(given, 'a')
+            continue
+        planned = plan_language(given, 'a')
+        compared += 1
+        streaming += any(planned.plan.streamed(name) for name in planned.plan.slots)
+        assert planned.seconds <= 1.02 * best
+    assert streaming > count // 10
+
+
+@settings(max_examples=150, deadline=None)
+@given_(data=st.data())
+def test_the_searchs_clock_is_that_of_plays(models, data):
+    case = random_case(models, random.Random(data.draw(st.integers(0, 10**6))))
+    case = replace(case, topology=replace(case.topology, devices=tuple(
+        replace(d, memory_bytes=math.inf) for d in case.topology.devices)))
+    names, count = case.topology.names, len(case.manifest.blocks)
+    owner = np.repeat(data.draw(st.lists(st.integers(0, len(names) - 1), min_size=count // 2,
+                                         max_size=count // 2)), 2)
+    slots = np.arange(count)
+    for block in range(count):
+        alike = [b for b in range(block) if owner[b] == owner[block]]
+        slots[block] = data.draw(st.sampled_from([block, *(slots[b] for b in alike)]))
+    search = Search(case, 'a', names)
+    seconds = round_seconds(search.tables, owner, slots, search._work)
+    assert seconds == pytest.approx(play(search._plan(owner, slots), case).seconds, rel=1e-9)
+
+
+def test_a_head_needs_room_also_where_it_computes_nothing(models):
+    given = fleet_costs(models[2], 2)
+    full = replace(given, topology=replace(given.topology, devices=tuple(
+        replace(d, memory_bytes=1e4 if d.name == 'a' else math.inf)
+        for d in given.topology.devices)))
+    with pytest.raises(NoPlanError, match='MB short'):
+        plan_language(full, 'a')
+
+
 def least_stream(given, head, name, layers, segments):
     """Return the least seconds of loading and running what is streamed, by trying all."""
     found = None
@@ -87,11 +174,12 @@ def least_stream(given, head, name, layers, segments):
                       for kind, count in ((0, attention), (1, mlp)) if count)
         slots = [-(-count // turns) for count in (attention, mlp)]
         from intradp_ros.systems.language.memory import SLOT_MARGIN
-        from intradp_ros.systems.language.planner import _fixed_bytes, _pages
+        from intradp_ros.systems.language.plan_search import fixed_bytes
+        from intradp_ros.systems.language.planner import _pages
         size = [given.manifest.blocks[kind].nbytes + SLOT_MARGIN for kind in (0, 1)]
         need = sum((layers - count + slot) * nbytes for count, slot, nbytes
                    in zip((attention, mlp), slots, size)) \
-            + _fixed_bytes(given, head, name) + layers * _pages(given) * 16 \
+            + fixed_bytes(given, head, name) + layers * _pages(given) * 16 \
             * given.manifest.kv_bytes
         if need <= given.topology.device(name).memory_bytes and (
                 found is None or seconds < found):
