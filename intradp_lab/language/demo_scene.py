@@ -111,7 +111,8 @@ def prepare(folder: Path, scene: Scene) -> Prepared:
     measured = measure_blocks(manifest, store)
     return Prepared(manifest, store, prompt, answer, kept, {
         'model': digest, 'attention': measured.attention, 'mlp': measured.mlp,
-        'head_seconds': measured.head, 'hop': _HOP, 'tokens': _TOKENS, 'lane': _LANE},
+        'blocks': measured.blocks, 'head_seconds': measured.head, 'hop': _HOP,
+        'tokens': _TOKENS, 'lane': _LANE},
         tokenizer.decode(answer))
 
 
@@ -169,7 +170,7 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
             'peers_ms': 1e3 * s['meter']['peers'] / rounds,
             'sent_kb': s['meter']['sent'] / rounds / 1e3,
             'received_kb': s['meter']['received'] / rounds / 1e3} for name, s in states.items()},
-        'tokens': end['answer'], 'difference': end['difference'],
+        'tokens': end['answer'], 'difference': end['difference'], 'bits': end['bits'],
         'first_ms': 1e3 * end['first'], 'began': began, 'warm': warm['answer'],
         'trace': {name: s['trace'] for name, s in states.items()}}
 
@@ -215,7 +216,7 @@ def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, whi
         fleet.answer(prompt_tokens=prepared.prompt, max_tokens=1)  # the head has its plan
         for number in (1, 2):
             fleet.head.ask(ask='text', id=number, prompt_tokens=prepared.prompt,
-                           max_tokens=scene.tokens)
+                           max_tokens=scene.tokens, logits=str(prepared.logits))
         said = 0
         while said < (after or scene.tokens // 2) and len(ends) < 2:
             heard = fleet.head.hear('id', _GOES_ON)
@@ -228,7 +229,7 @@ def kill_one(prepared: Prepared, scene: Scene, folder: Path, after: int = 0, whi
     lost = [end for end in ends if end['fate'] not in ('done', 'resumed')]
     return {'requests': len(ends), 'lost': len(lost), 'gap_ms': 1e3 * max(gaps, default=0.0),
             'identical': all(_same(end['answer'], prepared.answer) for end in ends),
-            'fates': [end['fate'] for end in ends]}
+            'bits': [end['bits'] for end in ends], 'fates': [end['fate'] for end in ends]}
 
 
 def _best(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]],
@@ -260,7 +261,7 @@ def _measured(costs: LanguageCosts, states: Mapping[str, Mapping[str, Any]],
                   if m.name.startswith('disk of') else m for m in costs.topology.media)
     ways = [replace(costs, hop=0.0).hop_seconds(a, b) for a in states for b in states if a != b]
     hop = max(0.0, _hop(states, 0.0) - statistics.mean(ways)) if ways else 0.0
-    return replace(costs, attention=attention, mlp=mlp, head=head, hop=hop,
+    return replace(costs, attention=attention, mlp=mlp, head=head, hop=hop, blocks=(),
                    topology=replace(costs.topology, media=media))
 
 
@@ -321,11 +322,15 @@ def run_scene(folder: Path, cache: Path, scene: Scene, say: Callable[[str], None
     killed = _measured_or_failed({}, lambda: kill_one(prepared, scene, folder / 'killed'))
     ours = systems[OURS]
     answered = [s for s in systems.values() if not s['failed']]
+    bits = [s.pop('bits') for s in answered if 'bits' in s] + killed.pop('bits', [])
     return {'prompts': 1, 'question': QUESTION, 'answer': prepared.text,
             'tokens': len(prepared.answer),
             'identical': all(_same(s['tokens'], prepared.answer[:len(s['tokens'])])
                              for s in answered),
             'max_logit_diff': max((s['difference'] or 0.0 for s in answered), default=0.0),
+            'bit_equal': bool(bits) and all(each and each == bits[0] for each in bits),
+            'model': {'stored_mb': prepared.manifest.nbytes / MB,
+                      'types': list(prepared.manifest.types)},
             'trace': ours.pop('trace', {}), 'began': ours.pop('began', 0.0), 'systems': systems,
             'killed': killed, 'mbit': scene.mbit, 'disk': scene.disk or 1e9}
 

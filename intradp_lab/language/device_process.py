@@ -11,6 +11,7 @@ they are asked to.
 from __future__ import annotations
 
 from dataclasses import asdict
+import hashlib
 import json
 from pathlib import Path
 import sys
@@ -93,11 +94,12 @@ class _Process:
         number, head = asked['id'], self._role.head
         if head is None:
             _say({'id': number, 'fate': 'refused', 'reason': 'no plan with this head is in use',
-                  'answer': [], 'times': [], 'difference': 0.0})
+                  'answer': [], 'times': [], 'difference': 0.0, 'bits': []})
             return
         tokens: list[int] = []
         times: list[float] = []
         differences: list[float] = []
+        bits: list[str] = []
         logits: list[torch.Tensor] | None = [] if asked.get('logits') else None
         reference = torch.load(asked['logits'], weights_only=True) if asked.get('logits') else None
 
@@ -106,13 +108,14 @@ class _Process:
                 tokens.extend(item.tokens)
                 times.append(time.time())
                 if logits and reference is not None:
-                    place = len(differences)
-                    differences.append(float(
-                        (logits.pop() - reference[place]).abs().max()))
+                    drawn, place = logits.pop(), len(differences)
+                    differences.append(float((drawn - reference[place]).abs().max()))
+                    bits.append(hashlib.sha256(drawn.numpy().data).hexdigest()[:16])
                 _say({'id': number, 'text': item.text, 'tokens': item.tokens})
             else:
                 _say({'id': number, 'fate': item.fate.value, 'reason': item.reason,
-                      'answer': tokens, 'times': times, 'difference': max(differences, default=0),
+                      'answer': tokens, 'times': times, 'bits': bits,
+                      'difference': max(differences, default=0),
                       'prompt': item.prompt_tokens, 'first': item.first_token_seconds,
                       'seconds': item.seconds})
         if 'prompt_tokens' in asked:

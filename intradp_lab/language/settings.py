@@ -62,7 +62,7 @@ def costs_of(settings: dict[str, Any]) -> LanguageCosts:
     return LanguageCosts(
         manifest, Topology(devices, joined.media + disks, joined.paths), settings['attention'],
         settings['mlp'], settings['head_seconds'], settings['hop'], settings['tokens'],
-        settings['lane'])
+        settings['lane'], tuple(settings.get('blocks', ())))
 
 
 def maker(kind: str) -> MakePlan:

@@ -120,7 +120,8 @@ def _costs(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
     seconds = opened.seconds
     return LanguageCosts(
         opened.manifest, _topology(args, opened), seconds.attention, seconds.mlp, seconds.head,
-        _HOP if args.fleet else _THREAD_HOP, min(args.tokens, opened.manifest.context))
+        _HOP if args.fleet else _THREAD_HOP, min(args.tokens, opened.manifest.context),
+        blocks=seconds.blocks)
 
 
 def head_of(args: argparse.Namespace, names: Sequence[str]) -> str:

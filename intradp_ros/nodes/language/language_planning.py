@@ -49,7 +49,8 @@ class LanguagePlanning(LanguagePlanner):
         seconds = measured_blocks(manifest, store)
         super().__init__(LanguageCosts(
             manifest, topology, seconds.attention, seconds.mlp, seconds.head, _HOP,
-            min(given['tokens'], manifest.context)), given['head'], node.info)
+            min(given['tokens'], manifest.context), blocks=seconds.blocks), given['head'],
+            node.info)
 
     def start(self, coordinator: FleetCoordinator) -> None:
         """Work with a coordinator from now on: nothing but plans is needed."""

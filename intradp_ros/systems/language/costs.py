@@ -16,8 +16,9 @@ class LanguageCosts:
     """
     Seconds of a model on a fleet, for one token.
 
-    `attention`, `mlp` and `head` are those of a device of speed 1; `hop` is what a message takes
-    in addition to the way's own delay and the time of its bytes.  A device without a disk reads
+    `attention`, `mlp` and `head` are those of a device of speed 1, `blocks` those of each block
+    where they differ; `hop` is what a message takes in addition to the way's own delay and the
+    time of its bytes.  A device without a disk reads
     nothing while it computes.  `tokens` is how many tokens all requests together have room for,
     `lane` how many are computed at once.
     """
@@ -30,10 +31,13 @@ class LanguageCosts:
     hop: float = 0.0
     tokens: int = 2048
     lane: int = 128
+    blocks: tuple[float, ...] = ()
 
     def block(self, device: str, block: int) -> float:
         """Return the seconds that a block takes on a device."""
-        return (self.mlp if block % 2 else self.attention) / self.topology.device(device).speed
+        seconds = self.blocks[block] if self.blocks else \
+            self.mlp if block % 2 else self.attention
+        return seconds / self.topology.device(device).speed
 
     def head_seconds(self, device: str) -> float:
         """Return the seconds of embedding, head and sampling on a device."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import hashlib
 import json
 import math
+import statistics
 import time
 
 import torch
@@ -34,12 +35,18 @@ _MEASURING = ('systems/language',)
 
 @dataclass(frozen=True, slots=True)
 class BlockSeconds:
-    """Seconds of a token in attention, MLP, and embedding with head; bytes/s of memory."""
+    """
+    Seconds of a token in attention and MLP (means), and in embedding with head.
+
+    `blocks` are those of each block, measured by the types of its matrices; `memory_rate` is in
+    bytes/s.
+    """
 
     attention: float
     mlp: float
     head: float
     memory_rate: float
+    blocks: tuple[float, ...] = ()
 
 
 def measured_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
@@ -61,36 +68,54 @@ def measured_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
 def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
     """Return what one token takes, with `_TOKENS` before it: the least of some times."""
     blocks = make_blocks(manifest)
-    layers = min(_LAYERS, manifest.layers)
-    kv = KvPages(manifest, tuple(range(layers)), -(-(_TOKENS + 1) // PAGE))
+    alike = _alike(manifest)
+    measured = sorted(block for group in alike for block in _some(group))
+    kv = KvPages(manifest, sorted({block // 2 for block in measured}), -(-(_TOKENS + 1) // PAGE))
     lane = Lane((Part(_TOKENS, 1, tuple(range(kv.pages))),))
-    slots, runs = [], []
-    for number in range(2 * layers):
+    slots, runs = [], {}
+    for number in measured:
         file = manifest.blocks[number]
         slots.append(BlockSlot(store, file.nbytes))
         if store.read_into(file.digest, slots[-1].memory) is None:
             raise OSError(f'blob {file.digest[:12]} is not in {store.folder}')
-        runs.append(blocks.bind(number, slots[-1].views(file)))
+        runs[number] = blocks.bind(number, slots[-1].views(file))
     embed, logits, kept = read_head(manifest, blocks, store)
-    seconds: tuple[list[float], list[float], list[float]] = ([], [], [])
+    least, head, rate = dict.fromkeys(measured, math.inf), math.inf, 0.0
     memory = torch.ones(min(_READ, manifest.nbytes) // 4)
-    rate = 0.0
     with torch.inference_mode():
         for _ in range(_TIMES):
             hidden = embed(torch.tensor([1]))
             run = LaneRun(lane, kv)
-            for number, block in enumerate(runs):
+            for number, block in runs.items():
                 before = time.perf_counter()
                 hidden = block(hidden, run)
-                seconds[number % 2].append(time.perf_counter() - before)
+                least[number] = min(least[number], time.perf_counter() - before)
             start = time.perf_counter()
             logits(hidden).argmax()
-            seconds[2].append(time.perf_counter() - start)
+            head = min(head, time.perf_counter() - start)
             rate = max(rate, memory_rate(memory))
     del kept
-    layer = [min(seconds[kind][k::layers]) for kind in (0, 1) for k in range(layers)]
-    attention, mlp = sum(layer[:layers]) / layers, sum(layer[layers:]) / layers
-    return BlockSeconds(attention, mlp, min(seconds[2]), rate)
+    seconds = [0.0] * len(manifest.blocks)
+    for group in alike:
+        mean = statistics.mean(least[number] for number in _some(group))
+        for number in group:
+            seconds[number] = mean
+    return BlockSeconds(statistics.mean(seconds[::2]), statistics.mean(seconds[1::2]), head, rate,
+                        tuple(seconds))
+
+
+def _alike(manifest: Manifest) -> list[list[int]]:
+    """Return the blocks in groups of those whose tensors have the same types and shapes."""
+    found: dict[object, list[int]] = {}
+    for number, block in enumerate(manifest.blocks):
+        kind = tuple((tensor.type.name, tensor.shape) for tensor in block.tensors)
+        found.setdefault((number % 2, kind), []).append(number)
+    return list(found.values())
+
+
+def _some(group: list[int]) -> list[int]:
+    """Return blocks of a group from its beginning to its end, `_LAYERS` at most."""
+    return sorted({group[k * len(group) // _LAYERS] for k in range(_LAYERS)})
 
 
 def memory_rate(memory: torch.Tensor | None = None) -> float:
