@@ -35,7 +35,7 @@ from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.smollm2 import smollm2
 
 RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
-BOARDS = {'rover': 50 * MB, 'drone': 25 * MB, 'dock': 25 * MB}
+BOARDS = {'rover': 64 * MB, 'drone': 22 * MB, 'dock': 22 * MB}
 #: Largest difference of a logit from one process.
 LOSSLESS = 1e-4
 #: Tokens in the picture.

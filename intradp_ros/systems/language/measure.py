@@ -4,7 +4,7 @@
 """How fast this machine is: seconds of a model's blocks and head, bytes a second of its memory."""
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 import hashlib
 import json
 import math
@@ -56,7 +56,10 @@ def measured_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
     path = cache_folder() / 'profiles' / f'blocks-{name}-{code_digest(*_MEASURING)[:8]}.json'
     try:
         found = BlockSeconds(**json.loads(path.read_text()))
-        if all(type(value) is float and 0 < value < math.inf for value in asdict(found).values()):
+        found = replace(found, blocks=tuple(found.blocks))
+        if len(found.blocks) == len(manifest.blocks) and all(
+                type(value) is float and 0 < value < math.inf for value in (
+                    found.attention, found.mlp, found.head, found.memory_rate, *found.blocks)):
             return found
     except (OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
         pass

@@ -25,10 +25,12 @@ def test_a_model_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert min(first.attention, first.mlp, first.head, first.memory_rate) > 0
     [kept] = (tmp_path / 'cache' / 'profiles').glob('blocks-*.json')
     assert measured_blocks(manifest, BlobStore(tmp_path / 'none', 1 << 20)) == first
-    kept.write_text(json.dumps({'attention': 1.0, 'mlp': 2.0, 'head': 3.0, 'memory_rate': 4.0}))
+    other = {'attention': 1.0, 'mlp': 2.0, 'head': 3.0, 'memory_rate': 4.0, 'blocks': [5.0] * 6}
+    kept.write_text(json.dumps(other))
     assert measured_blocks(manifest, store).mlp == 2.0
     for damaged in ('', '[]', '{"attention": 1.0}', kept.read_text().replace('2.0', '-2.0'),
-                    kept.read_text().replace('2.0', 'NaN')):
+                    kept.read_text().replace('2.0', 'NaN'),
+                    *(json.dumps(other | {'blocks': bad}) for bad in ([5.0], 5.0, ['x'] * 6))):
         kept.write_text(damaged)
         assert measured_blocks(manifest, store).head != 3.0
     with pytest.raises(OSError, match='is not in'):  # another model is another measurement
