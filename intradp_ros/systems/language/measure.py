@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import hashlib
 import json
 import math
+import os
 import statistics
 import time
 
@@ -27,8 +28,9 @@ from intradp_ros.systems.language.slots import BlockSlot
 
 #: Layers that take turns, so that none of them waits in the processor's cache.
 _LAYERS, _TIMES, _TOKENS = 8, 5, 64
-#: Most bytes that are read to measure the memory's rate.
-_READ = 64 << 20
+#: Bytes that are read to measure the memory's rate: of a device's part, and at most of a model,
+#: whose weights a cache may hold as little as these.
+_READ, _MOST_READ = 64 << 20, 256 << 20
 #: Packages that decide what is measured.
 _MEASURING = ('systems/language',)
 
@@ -84,7 +86,8 @@ def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
         runs[number] = blocks.bind(number, slots[-1].views(file))
     embed, logits, kept = read_head(manifest, blocks, store)
     least, head, rate = dict.fromkeys(measured, math.inf), math.inf, 0.0
-    memory = torch.ones(min(_READ, manifest.nbytes) // 4)
+    free = os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+    memory = torch.ones(max(1, min(_MOST_READ, manifest.nbytes, free // 4) // 4))
     with torch.inference_mode():
         for _ in range(_TIMES):
             hidden = embed(torch.tensor([1]))
