@@ -9,11 +9,14 @@ machine can.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
 import importlib
 from pathlib import Path
 import re
 import shlex
+from typing import Any
 
 from list_figures import commands_of
 from make_targets import TARGETS
@@ -68,10 +71,33 @@ def wrong(command: str) -> str:
     given = words[words.index('intradp') + 1:]
     try:
         given = main._spelled_out(given)
-        main._parser(given).parse_args(given)
+        parser = main._parser(given)
+        take_absent_files(parser)
+        parser.parse_args(given)
     except SystemExit as end:
         return '' if end.code == 0 else 'the command line takes it not'
+    except main._ArgumentError as error:
+        return str(error)
     return ''
+
+
+def take_absent_files(parser: argparse.ArgumentParser) -> None:
+    """Let a parser, and those of its subcommands, take names of files that are not here."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                take_absent_files(each)
+        elif callable(action.type):
+            action.type = partial(_absent_or_read, action.type)
+
+
+def _absent_or_read(read: Callable[[str], Any], text: str) -> Any:
+    try:
+        return read(text)
+    except argparse.ArgumentTypeError as error:
+        if re.search(r'\.[a-z]\w+$', text) and not Path(text).exists():
+            return Path(text)
+        raise error
 
 
 def wrong_start(verb: str, name: str, *rest: str) -> str:
