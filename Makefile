@@ -14,6 +14,7 @@ PIPELINE ?=
 FLEET ?=
 LANGUAGE ?=
 TRAINING ?=
+SERVING ?=
 TESTS ?=
 # Those that need DDS or the machine's network stay in one of the processes (test/conftest.py).
 WORKERS ?= -n 2
@@ -43,7 +44,7 @@ FLOOR_TESTS := test/core test/blobs test/wire test/link test/graph test/split te
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help build docs demo demo-pipeline demo-fleet demo-language demo-training test test-all test-jazzy test-floors check lint bench zoo clean distclean
+.PHONY: help build docs demo demo-pipeline demo-fleet demo-language demo-training demo-serving test test-all test-jazzy test-floors check lint bench zoo clean distclean
 
 help: ## show the targets and the variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +52,7 @@ help: ## show the targets and the variables
 	@echo '           DEMO=options of intradp demo, PIPELINE=of intradp demo-pipeline,'
 	@echo '           FLEET=of intradp demo-fleet,'
 	@echo '           LANGUAGE=of intradp demo-language, TRAINING=of intradp demo-training,'
+	@echo '           SERVING=of intradp demo-serving,'
 	@echo '           TESTS=options and files for pytest,'
 	@echo '           WORKERS=processes of pytest ($(WORKERS)),'
 	@echo '           TRACES=recorded link rates (CSV) for the benchmark of the predictors,'
@@ -72,6 +74,9 @@ demo-language: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## ask a lang
 
 demo-training: $(STAMPS)/package ## train a network on three devices, one of which is killed, write out/demo-training/
 	$(BIN)/intradp demo-training $(TRAINING)
+
+demo-serving: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## ask three sites, of which one is killed, write out/demo-serving/
+	$(BIN)/intradp demo-serving $(SERVING)
 
 test: lint check ## set up, check style, types and imports, and run all tests
 

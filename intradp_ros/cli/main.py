@@ -51,6 +51,7 @@ COMMANDS = {
                                  'several planners, each run'),
     'demo-language': (LAB, 'a language model on three small boards, in several '
                                        'ways; one of them is killed'),
+    'demo-serving': (LAB, 'twelve robots ask three sites, of which one is killed'),
     'demo-training': (LAB, 'a network learns digits on three devices, of which one '
                                        'is killed; the result of one process'),
 }
@@ -63,7 +64,7 @@ perception: camera in, typed ROS messages out (model, demo-pipeline)
 fleet:      one network in stages over several machines (fleet, demo-fleet)
 language:   one language model over several small machines (language, demo-language)
 training:   one network learns on several machines, any of which may leave (train, demo-training)
-serving:    requests of many robots, answered in time by several sites (serve)
+serving:    requests of many robots, answered in time by several sites (serve, demo-serving)
 
 These commands need no ROS, except for node, bench, status, doctor and the demos."""
 

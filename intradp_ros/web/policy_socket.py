@@ -139,6 +139,8 @@ def answer_of(end: InferEnd, numbers: bool = True) -> bytes | str:
     """Return what a client is sent: bytes of outputs, or a text that says why there are none."""
     if end.fate is not InferFate.IN_TIME:
         text: dict[str, Any] = {'fate': end.fate.value, 'reason': end.reason, 'site': end.site}
+        if math.isfinite(end.finished):
+            text['finished_ms'] = round(1e3 * end.finished, 3)
         if end.fate is InferFate.REFUSED and math.isfinite(end.retry_after):
             text['retry_after_ms'] = round(1e3 * end.retry_after, 3)
         return json.dumps(text)

@@ -31,8 +31,9 @@ from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 _LOG = logging.getLogger(__name__)
 #: Seconds to connect, between attempts, without an answer to a ping; bytes of an answer.
 CONNECT, ATTEMPT, SILENCE, MAX_ANSWER = 2.0, 0.1, 1.0, 64 << 20
-#: Share of the newest time in that of the ways.
-NEWEST = 0.2
+#: Share of the newest time in that of the ways; share of a request's time that they take at most:
+#: who asks no more measures no more, and would never hear that the ways are short again.
+NEWEST, MOST_WAYS = 0.2, 0.5
 
 Heard = Callable[[InferEnd], None]
 
@@ -195,14 +196,12 @@ class _ServiceWay:
             asked = self._waiting.popleft()
             if asked.over:
                 continue
-            left = asked.deadline - time.monotonic() - self._ways
-            if left <= 0:
-                _end(asked, InferEnd(InferFate.LATE, 'late: the ways alone take longer'))
-                continue
+            left = asked.deadline - time.monotonic()
+            left -= min(self._ways, MOST_WAYS * max(0.0, left)) if math.isfinite(left) else 0.0
             asked.sent = time.monotonic()
             connection.answers.append(asked)
             try:
-                await connection.socket.send(_observation(asked.request, left))
+                await connection.socket.send(_observation(asked.request, max(0.0, left)))
             except (OSError, WebSocketException):
                 break
         connection.finish()
@@ -283,6 +282,7 @@ def end_of(data: str | bytes) -> InferEnd:
         said = json.loads(data)
         return InferEnd(InferFate(said['fate']), str(said['reason']),
                         retry_after=float(said.get('retry_after_ms', math.inf)) / 1e3,
+                        finished=float(said.get('finished_ms', math.nan)) / 1e3,
                         site=str(said.get('site', '')))
     found: Mapping[str, Any] = unpack(data)
     told = found['serving']

@@ -282,3 +282,16 @@ def test_a_robot_without_a_gateway_hears_of_it_in_time():
     assert time.monotonic() - begun < 3
     assert {end.fate for end in ends.values()} == {InferFate.LATE}
     client.close()
+
+
+def test_ways_that_were_long_once_do_not_keep_a_robot_from_asking(running):
+    client, ends = ServingClient([running[1].removeprefix('ws://').removesuffix('/pi0')]), {}
+    submit_many(client, 1, ends)
+    wait_for(lambda: len(ends) == 1)
+    client._services['pi0']._ways = 30.0
+    ends.clear()
+    submit_many(client, 30, ends, remaining=1.0, gap=0.05)
+    wait_for(lambda: len(ends) == 30)
+    assert {end.fate for end in ends.values()} == {InferFate.IN_TIME}
+    assert client._services['pi0']._ways < 1.0
+    client.close()

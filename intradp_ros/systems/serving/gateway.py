@@ -601,6 +601,9 @@ class Gateway:
             return {
                 'site': self.site, 'executors': len(self._executors),
                 'links': sorted(self._neighbours.links),
+                'hop_ms': {name: 1e3 * float(self._neighbours.rows.hop[k])
+                           for name, k in self._neighbours.sites.items()
+                           if name in self._neighbours.links},
                 'services': {service.name: {
                     **self._counts[k].described(in_flight[k]),
                     'spent_in_time_s': float(self._arrays.spent[k, 0]),

@@ -58,6 +58,8 @@ class TableBook:
         return [{'executor': executor, 'size': int(self._site.size[place]),
                  'promised_ms': {b: 1e3 * self._tables[place].quantile(k + 1)
                                  for k, b in enumerate(self._sizes[place])},
+                 'mean_ms': {b: 1e3 * self._tables[place].seconds[k]
+                             for k, b in enumerate(self._sizes[place])},
                  'why': self._why[place]}
                 for (executor, number), place in self._place.items()
                 if number == service and place in self._tables]
