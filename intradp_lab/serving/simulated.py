@@ -38,18 +38,16 @@ def simulated(states: Mapping[str, Mapping[str, Any]], requests: Requests, homes
 
 
 def _site(state: Mapping[str, Any]) -> SimulatedSite:
-    places, actual = [], []
-    for k, name in enumerate(SERVICES):
-        place = state['services'][name]['batches'][0]
-        for times, key in ((places, 'promised_ms'), (actual, 'mean_ms')):
-            by_size = {int(b): ms / 1e3 for b, ms in place[key].items()}
-            rows = tuple(by_size[min(b for b in by_size if b >= n)]
-                         for n in range(1, place['size'] + 1))
-            times.append(Place(0, k, place['size'], _rising(rows)) if times is places else rows)
-    return SimulatedSite(1, tuple(places), tuple(actual))
+    found = [state['services'][name]['batches'][0] for name in SERVICES]
+    return SimulatedSite(1, tuple(
+        Place(0, k, place['size'], _by_rows(place, 'promised_ms'))
+        for k, place in enumerate(found)), tuple(_by_rows(place, 'mean_ms') for place in found))
 
 
-def _rising(seconds: Sequence[float]) -> tuple[float, ...]:
+def _by_rows(place: Mapping[str, Any], key: str) -> tuple[float, ...]:
+    """Return seconds by rows of a batch, which runs in the next larger size; they never fall."""
+    by_size = {int(b): ms / 1e3 for b, ms in place[key].items()}
+    seconds = [by_size[min(b for b in by_size if b >= n)] for n in range(1, place['size'] + 1)]
     return tuple(float(s) for s in np.maximum.accumulate(seconds))
 
 
