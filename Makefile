@@ -144,7 +144,7 @@ $(STAMPS)/builders: pyproject.toml tools/requirements.py $(STAMPS)/torch
 	touch $@
 
 $(STAMPS)/tools: pyproject.toml tools/requirements.py $(STAMPS)/torch
-	$(call install,test web)
+	$(call install,test serving web)
 	$(call install,zoo,--no-deps)
 	touch $@
 

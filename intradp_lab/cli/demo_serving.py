@@ -44,7 +44,7 @@ from intradp_ros.systems.serving.site_functions import warmed
 
 RESULTS = ('models', 'page.html', 'processes', 'report.json', 'runs', 'serving.png')
 #: Share of all sites' capacity that is asked for, and while one is killed.
-LOAD, KILL_LOAD = 0.8, 0.5
+LOAD, KILL_LOAD = 0.8, 0.6
 #: The site that is killed, and after which part of the run.
 VICTIM, WHEN = 'hall', 0.4
 #: Seconds by which goodput after a kill is judged, and the share of the bound that counts as back.

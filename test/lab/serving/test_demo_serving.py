@@ -15,7 +15,8 @@ from intradp_ros.systems.serving.site_kernels.dispatch import make_rows
 
 
 def test_each_request_is_counted_once():
-    requests = Requests(np.linspace(0, 10, 6), *(np.zeros(6, int) for _ in range(3)), np.ones(6))
+    none = np.zeros(6, int)
+    requests = Requests(np.linspace(0, 10, 6), none, none, none, np.ones(6))
     ends = {'fate': np.array([0, 0, 1, 2, 3, len(FATES) - 1]), 'begun': requests.time,
             'wrong': np.array([0, 1, 0, 0, 0, 0]), 'heard': requests.time + 0.2,
             'doubled': np.array([0])}
