@@ -63,7 +63,7 @@ build: $(STAMPS)/package ## set up the environment, build the messages, install 
 demo: $(STAMPS)/package $(STAMPS)/weights ## share inferences of two real networks, write out/demo/
 	$(BIN)/intradp demo $(DEMO)
 
-demo-pipeline: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## share a detector and a segmenter from camera to bag, write out/demo-pipeline/
+demo-pipeline: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## run a detector and a segmenter from camera to bag, write out/demo-pipeline/
 	$(BIN)/intradp demo-pipeline $(PIPELINE)
 
 demo-fleet: $(STAMPS)/package $(STAMPS)/weights ## compute a network with four devices that share the air, write out/demo-fleet/

@@ -5,7 +5,8 @@
 What mkdocs does in addition to Markdown.
 
 Mathematics becomes MathML, which browsers show without a script; a link to a file of the
-repository that is not a page becomes the file's name.
+repository that is not a page becomes the file's name.  Of two pictures, one for each palette, the
+one of the site's own palette is shown; commands are coloured as those of a shell.
 """
 from __future__ import annotations
 
@@ -25,6 +26,19 @@ _CODE_OR_FORMULA = re.compile(
 _LINK = re.compile(r'\[(?P<words>[^\]]+)\]\((?P<target>\.\./[^)#\s]+)\)')
 
 
+#: A picture that is another one where the system is dark.
+_PICTURE = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
+    r'<img (?P<before>[^>]*)src="(?P<light>[^"]+)"(?P<after>[^>]*)>\s*</picture>')
+#: A block without a language that begins with a command, or with a remark on one.
+_COMMANDS = re.compile(
+    r'^```\n(?=(?:# |cd |curl |export |git |intradp |make |mkdir |model=|pip3? |python |ros2 |'
+    r'sh |sudo ))', re.MULTILINE)
+
+#: A block that writes a Python file: coloured as what it writes.
+_WRITES_PYTHON = re.compile(r"^```sh\n(?=cat > \S+\.py <<'END'\n)", re.MULTILINE)
+
+
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Return a page with each formula in MathML; mkdocs calls it."""
     depth = len(PurePosixPath(page.file.src_uri).parents) - 1
@@ -34,7 +48,15 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             return match.group()
         return f'{match["words"]} (`{match["target"].replace("../", "")}`)'
 
-    return _CODE_OR_FORMULA.sub(_converted, _LINK.sub(outside, markdown))
+    shown = _CODE_OR_FORMULA.sub(_converted, _LINK.sub(outside, markdown))
+    shown = _COMMANDS.sub('```sh\n', _PICTURE.sub(_by_palette, shown))
+    return _WRITES_PYTHON.sub('```python\n', shown)
+
+
+def _by_palette(match: re.Match[str]) -> str:
+    """Return both pictures, of which the site's style shows that of the palette in use."""
+    return '\n'.join(f'<img {match["before"]}src="{match[name]}#only-{name}"{match["after"]}>'
+                     for name in ('light', 'dark'))
 
 
 def _converted(match: re.Match[str]) -> str:

@@ -24,4 +24,10 @@ def test_the_site_builds(tmp_path: Path) -> None:
     mathematics = (tmp_path / 'planning.html').read_text()
     assert '<math' in mathematics and '$' not in re.sub(r'<code>.*?</code>', '', mathematics)
     home = (tmp_path / 'index.html').read_text()
+    assert 'idea.svg#only-light' in home and 'idea-dark.svg#only-dark' in home
+    pages = {path: path.read_text() for path in tmp_path.rglob('*.html')}
+    assert not [path for path, text in pages.items() if 'prefers-color-scheme: dark' in
+                ''.join(re.findall(r'<source[^>]*>', text))]
+    for page in ('tutorials/own_model.html', 'commands.html', 'install.html'):  # code has colours
+        assert re.search(r'<pre>.*<span class="[a-z]+">', pages[tmp_path / page])
     assert not re.findall(r'(?:src|href)="(https?:[^"]*\.(?:js|css|woff2?))"', home)

@@ -51,6 +51,19 @@ def test_a_tutorial_runs(document: Path, tmp_path: Path) -> None:
                 person.do(language, block, file)
 
 
+@pytest.mark.slow
+def test_the_readme_runs(tmp_path: Path) -> None:
+    """In a clone that is installed, which its first block and that of a workspace do."""
+    with_ros = find_spec('launch_ros') is not None
+    with reader(tmp_path) as person:
+        (person.folder / 'config').symlink_to(ROOT / 'config')
+        if with_ros:
+            person.start_cameras('/camera/image_raw')
+        for language, block, file in blocks(ROOT / 'README.md'):
+            if 'git clone' not in block and ('ros2 ' not in block or with_ros):
+                person.do(language, block, file)
+
+
 @pytest.mark.parametrize('document', TUTORIALS, ids=lambda path: path.stem)
 def test_files_of_a_tutorial_can_be_read(document: Path, tmp_path: Path) -> None:
     for language, block, file in blocks(document):
