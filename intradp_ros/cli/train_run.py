@@ -31,8 +31,8 @@ from intradp_ros.cli.train_task import (
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training
-from intradp_ros.systems.training.base.task import TaskError
-from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
+from intradp_ros.systems.training.base.task import described, TaskError
+from intradp_ros.systems.training.layers.checkpoint import newest_checkpoint
 from intradp_ros.systems.training.layers.judgement import judge
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.plan.prepared import Prepared
@@ -122,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
                 lambda now: heard(now))
         except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
+        if job.note:
+            out.show(plain(job.note))
         with out.steps() as step:
             heard = lines(step, out)
             try:
@@ -132,7 +134,8 @@ def run(args: argparse.Namespace) -> int:
                 out.progress_console.print(
                     f'[red]training came to nothing:[/red] {plain(str(error))}', highlight=False,
                     soft_wrap=True)
-                out.result({'task': args.task, 'done': False, 'error': str(error)})
+                out.result({'task': args.task, 'done': False, 'error': str(error),
+                            'round': job.saved_round})
                 return 1
         data = _summary(prepared, outcome, factor, args)
         if args.picture:
@@ -153,7 +156,7 @@ def _checkpoint(args: argparse.Namespace) -> Path:
                            'begins anew, -o names another file')
     if args.resume:
         try:
-            read_checkpoint(path)
+            newest_checkpoint(path)
         except TaskError as error:
             raise CommandError(str(error)) from error
     if args.save_every < 0 or not 0.2 <= args.timeout <= 600:
@@ -257,8 +260,16 @@ def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
         **(_rounds(prepared, outcome) if factor is not None or not args.fleet else {}),
         'recoveries': [_recovery(prepared, one, outcome) for one in outcome.recoveries],
         'lost': [name for recovery in outcome.recoveries for name in recovery.lost],
-        'unchanged': _unchanged(prepared, outcome),
-        'check': asdict(found) if (found := judge(prepared.task, outcome.state)) else None}
+        'unchanged': _unchanged(prepared, outcome), **_judged(prepared, outcome)}
+
+
+def _judged(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
+    """Return how the result does on other samples, or why nobody knows; it is saved by now."""
+    try:
+        found = judge(prepared.task, outcome.state)
+    except Exception as error:  # of the task's code
+        return {'check': None, 'check_error': described(error)}
+    return {'check': asdict(found) if found else None}
 
 
 def _unchanged(prepared: Prepared, outcome: Outcome) -> list[str]:
@@ -329,6 +340,8 @@ def _show(data: dict[str, Any], out: Output) -> None:
     if check := data['check']:
         out.show(f'on {check["samples"]} samples that it never saw: loss {check["loss"]:.4g}'
                  + ('' if check['accuracy'] is None else f', accuracy {check["accuracy"]:.1%}'))
+    if 'check_error' in data:
+        out.show(plain(f'it cannot be judged by check: {data["check_error"]}'))
     out.show(f'{what}: {data["checkpoint"]} ({size(Path(data["checkpoint"]).stat().st_size)}, '
              f'round {data["round"]} of {data["rounds"]}, SHA-256 {data["digest"]})'
              + ('' if data['done'] else '; --resume goes on from it'))

@@ -20,6 +20,7 @@ from intradp_lab.training.one_process import train_alone
 from intradp_ros.cli.main import main
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.systems.training.base.task import load_task
+from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
 
 #: Nobody seeds here: workers must make the same weights all the same.
 TASK = """
@@ -72,6 +73,7 @@ def noise(): return task(data=Items(Noise()))
 
 
 def torn(): return task(data=Items(Torn()), check=None, rounds=9)
+def wild(): return task(schedule=lambda k: 1.0 if k < 4 else 1e200, check=None, rounds=9)
 
 
 class Torn(Pictures):
@@ -221,6 +223,16 @@ def test_why_training_came_to_nothing_is_said_to_people_and_to_programs(folder, 
     assert 'picture 37 is torn' in json.loads(shown.out)['error']
     assert 'training came to nothing' in shown.err and 'picture 37 is torn' in shown.err
     assert shown.err.count('starting: round 0') == 1
+
+
+def test_a_training_that_diverges_is_an_error_and_leaves_finite_weights(folder, capsys):
+    path = folder / 'wild.safetensors'
+    assert main(['train', 'run', f'{folder}/mytask.py:wild', '--json', '-o', str(path)]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert 'training has diverged: in round 5 ' in shown['error'] and not shown['done']
+    found = read_checkpoint(path)
+    assert shown['round'] == found.round and found.round in (4, 5)
+    assert all(bool(t.isfinite().all()) for t in found.state.values())
 
 
 def test_two_processes_do_not_write_one_checkpoint(folder, capsys):

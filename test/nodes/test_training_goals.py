@@ -19,7 +19,11 @@ from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.nodes.training.trainer_node import TrainerNode
 from intradp_ros.nodes.training.training_goals import Client, Goal, TrainingGoals
 from intradp_ros.runtime.requests.admission import Fate
-from intradp_ros.systems.training.layers.checkpoint import Checkpoint, write_checkpoint
+from intradp_ros.systems.training.layers.checkpoint import (
+    Checkpoint,
+    previous_of,
+    write_checkpoint,
+)
 
 TASK = f'{Path(__file__).parents[1]}/training_fleet.py:small_sgd'
 
@@ -57,8 +61,12 @@ def test_the_newest_checkpoint_is_the_last_one_whatever_clocks_say(
         assert found is not None and found[1].round == number
     assert len(list(tmp_path.glob('small_sgd-*'))) == 5
     found[0].write_bytes(b'half')
+    path = found[0]
     found = goals._newest(TASK)
     assert found is not None and found[1].round == 4
+    save(previous_of(path), 5)
+    found = goals._newest(TASK)
+    assert found is not None and found[0] == path and found[1].round == 5
 
 
 def test_a_checkpoint_is_written_by_one_training_only(goals: TrainingGoals,

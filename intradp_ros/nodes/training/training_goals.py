@@ -30,7 +30,7 @@ from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.base.task import described, split_name, TaskError
 from intradp_ros.systems.training.layers.checkpoint import (
     Checkpoint,
-    read_checkpoint,
+    newest_checkpoint,
     write_checkpoint,
 )
 from intradp_ros.systems.training.layers.judgement import judge
@@ -279,7 +279,8 @@ class TrainingGoals:
         found = []
         for path in self.folder.glob(f'{_function(task)}-*.safetensors'):
             numbered = re.fullmatch(r'.*-(\d+)-\d{8}-\d{6}\.safetensors', path.name)
-            found.append((int(numbered[1]) if numbered else 0, path.name, path))
+            if not path.stem.endswith('.previous'):  # it is tried where the newer one is no use
+                found.append((int(numbered[1]) if numbered else 0, path.name, path))
         return sorted(found)
 
     def _new_file(self, task: str) -> Path:
@@ -291,7 +292,9 @@ class TrainingGoals:
         """Return the newest checkpoint of a task that can be read."""
         for *_, path in reversed(self._files(task)):
             try:
-                found = read_checkpoint(path)
+                found, place, why = newest_checkpoint(path)
+                if why:
+                    self._node.warn(f'{place} is taken, since {why}')
                 if found.task == task:
                     return path, found
             except TaskError as error:
@@ -321,7 +324,7 @@ class TrainingGoals:
             self._node.info(f'{said}, {result.round} rounds in {result.checkpoint}')
         else:
             self._node.warn(f'{said}, {result.reason}')
-        if not result.checkpoint and goal.resume and goal.checkpoint.name:
+        if not result.checkpoint and goal.checkpoint.is_file():
             result.checkpoint = str(goal.checkpoint)
         self._last = f'{fate.value}{": " if result.reason else ""}{result.reason}'
         self._ground.ended(goal.number)

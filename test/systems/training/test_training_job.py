@@ -1,11 +1,12 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A training's end: disks that are full, devices that leave while the result is collected."""
+"""A training's end: full disks, devices that leave, divergence, samples that cannot be read."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+import errno
 import hashlib
 from pathlib import Path
 import threading
@@ -15,11 +16,17 @@ from typing import Any
 from fleets import cell
 import pytest
 from safetensors.torch import load_file
+import torch
 from training_fleet import difference, Faults, fixed, Slow, small_sgd, start
 from training_models import train_alone_drawing
 
 from intradp_ros.runtime.transport.sealed_stream import connect
-from intradp_ros.systems.training.layers.checkpoint import Checkpoint
+from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
+from intradp_ros.systems.training.layers.checkpoint import (
+    Checkpoint,
+    previous_of,
+    read_checkpoint,
+)
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
 from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.exchange import Exchange
@@ -62,17 +69,17 @@ class Threads:
 
     def __init__(self, prepared: Prepared, planner: Planner, options: JobOptions,
                  progress: Callable[[RoundCommit], None], base: Checkpoint | None,
-                 leaving: str = '') -> None:
+                 leaving: str = '', tasks: Mapping[str, TrainingTask] | None = None) -> None:
         graph = prepared.graph
-        self._prepared, self._leaving = prepared, leaving
+        self._prepared, self._leaving, self._tasks = prepared, leaving, tasks or {}
         self.trainer = trainer_of(prepared.task, graph, fixed(len(graph.layers), prepared.task),
                                   5.0, Exchange('127.0.0.1'), progress, base)
         self.trainer.beats = False
 
     def __enter__(self) -> Threads:
         for name in 'ab':
-            start(self.trainer, name, self._prepared.task, self._prepared.graph,
-                  Settings(5.0, 3), Faults())
+            task = self._tasks.get(name, self._prepared.task)
+            start(self.trainer, name, task, self._prepared.graph, Settings(5.0, 3), Faults())
         self.trainer.begin(2)
         for name in self._leaving:
             self.trainer.links[name] = Leaving(self.trainer.links[name], self.trainer)
@@ -156,9 +163,115 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
             raise NotImplementedError
     trainer.add('a', Slow())
     trainer.begin(1)
-    assert len(trainer.collect(wait=0.75)) == len(list(task.module.parameters()))
+    trainer.commit.held['a'] = {0: list(range(len(graph.layers)))}
+    assert len(trainer.collect(0.75, 0)) == len(list(task.module.parameters()))
     halts.set()
     trainer.commit.resume(0.0)
     trainer.commit.number = trainer.commit.number._replace(epoch=9)
     with pytest.raises(TrainingError, match='a did not give its weights'):
-        trainer.collect(wait=0.75)
+        trainer.collect(0.75, 0)
+
+
+def wild(number: int) -> float:
+    """Return a rate with which weights are no numbers after round 13."""
+    return 0.02 if number < 12 else 1e200
+
+
+def after(task: TrainingTask, rounds: int) -> Any:
+    return train_alone_drawing(replace(task, rounds=rounds))
+
+
+@pytest.mark.parametrize('save_every', [0, 4])
+def test_a_training_that_diverges_ends_with_its_last_finite_state(
+        tmp_path: Path, prepared: Prepared, save_every: int) -> None:
+    """Weights of round 13 are huge, its loss is none; nothing finite is ever written over."""
+    task = replace(prepared.task, schedule=wild)
+    path = tmp_path / 'night.safetensors'
+    with pytest.raises(TrainingError) as raised:
+        TrainingJob(replace(prepared, task=task), JobOptions(path, save_every),
+                    make=Threads).run()
+    said, found = str(raised.value), read_checkpoint(path)
+    assert 'diverged: in round 13 the loss is nan' in said or 'in round 13 the loss is inf' in said
+    assert f'{path} has round {found.round}: resume from it' in said
+    assert found.round in (12, 13), 'what was reached, unless it is no numbers itself'
+    assert all(bool(torch.isfinite(t).all()) for t in found.state.values())
+    assert difference(found.state, after(task, found.round)) < 1e-10
+    if save_every:
+        assert 4 <= read_checkpoint(previous_of(path)).round < found.round
+    else:
+        assert not previous_of(path).exists()
+
+
+def test_of_two_checkpoints_the_older_one_is_taken_where_the_newer_is_no_use(
+        tmp_path: Path, prepared: Prepared) -> None:
+    path = tmp_path / 'night.safetensors'
+    short = replace(prepared, task=replace(prepared.task, rounds=8))
+    assert TrainingJob(short, JobOptions(path, 5), make=Threads).run().done
+    older = read_checkpoint(previous_of(path)).round
+    assert read_checkpoint(path).round == 8 and 5 <= older < 8
+    path.write_bytes(path.read_bytes()[:-100])
+    job = TrainingJob(prepared, JobOptions(path, resume=True), make=Threads)
+    assert f'goes on from round {older} of {previous_of(path)}, since {path} ' in job.note
+    found = job.run()
+    assert found.done and found.resumed_from == older
+    assert difference(load_file(path), train_alone_drawing(prepared.task)) < 1e-10
+    assert read_checkpoint(previous_of(path)).round == older, 'no damaged one is kept'
+    previous_of(path).write_bytes(b'')
+    path.write_bytes(b'')
+    with pytest.raises(TaskError, match='not a safetensors file'):
+        TrainingJob(prepared, JobOptions(path, resume=True))
+
+
+class Torn:
+    """Data of which a sample fails, so many times."""
+
+    def __init__(self, data: Any, times: float, sample: int = 37) -> None:
+        self.data, self.times, self.sample = data, times, sample
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def take(self, samples: Sequence[int]) -> Any:
+        if self.sample in samples and self.times > 0:
+            self.times -= 1
+            raise OSError(errno.EIO, 'Input/output error')
+        return self.data.take(samples)
+
+
+def test_a_sample_that_fails_once_is_read_again(tmp_path: Path, prepared: Prepared) -> None:
+    task = prepared.task
+    torn = replace(prepared, task=replace(task, data=Torn(task.data, 2)))
+    path = tmp_path / 'night.safetensors'
+    found = TrainingJob(torn, JobOptions(path), make=Threads).run()
+    assert found.done and not found.recoveries
+    assert difference(load_file(path), train_alone_drawing(task)) < 1e-10
+
+
+def test_a_sample_that_nobody_can_read_ends_the_training_with_all_that_was_reached(
+        tmp_path: Path, prepared: Prepared) -> None:
+    task = replace(prepared.task, batch=12)  # some rounds are without it
+    torn = replace(prepared, task=replace(task, data=Torn(task.data, 1e9)))
+    path = tmp_path / 'night.safetensors'
+    with pytest.raises(TrainingError) as raised:
+        TrainingJob(torn, JobOptions(path), make=Threads).run()
+    found = read_checkpoint(path)
+    assert 'a: sample 37 of 90 cannot be read' in str(raised.value)
+    assert 'b: sample 37 of 90 cannot be read' in str(raised.value)
+    assert f'{path} has round {found.round}: resume from it' in str(raised.value)
+    first = next(number for number in range(20)
+                 if 37 in samples_of(task.seed, 90, task.batch, number))
+    assert found.round == first > 0, 'not a round is lost'
+    assert difference(found.state, after(task, first)) < 1e-10
+
+
+def test_others_go_on_without_a_device_that_cannot_read_a_sample(
+        tmp_path: Path, prepared: Prepared) -> None:
+    task, path = prepared.task, tmp_path / 'night.safetensors'
+
+    def make(*given: Any) -> Threads:
+        return Threads(*given, tasks={'a': replace(task, data=Torn(task.data, 1e9))})
+    found = TrainingJob(prepared, JobOptions(path), make=make).run()
+    [recovery] = found.recoveries
+    assert found.done and recovery.lost == ('a',)
+    assert recovery.tag == recovery.reached > 0, 'what a still has is taken from it'
+    assert difference(load_file(path), train_alone_drawing(task)) < 1e-10

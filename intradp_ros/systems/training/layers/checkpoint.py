@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+import shutil
 
 from safetensors.torch import load, save
 import torch
@@ -88,16 +89,49 @@ def _all_names(module: nn.Module) -> dict[str, tuple[str, torch.Tensor]]:
             if id(tensor) in first and 'num_batches_tracked' not in name}
 
 
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> str:
-    """Write a checkpoint, whole or not at all; return its SHA-256."""
+def previous_of(path: Path) -> Path:
+    """Return where the checkpoint before that of a file is kept."""
+    return path.with_name(f'{path.stem}.previous{path.suffix}')
+
+
+def not_finite(state: Mapping[str, torch.Tensor], module: nn.Module | None = None) -> str:
+    """
+    Return the name of a tensor of a state that holds values which are no numbers, or ''.
+
+    Buffers may hold such from the beginning, as masks do: only what a module had finite counts,
+    and none of them where no module is given.
+    """
+    had = dict(module.named_buffers()) if module else {}
+    return next((name[2:] for name, tensor in state.items()
+                 if not _is_finite(tensor) and (name[:2] != 'b:' or (
+                     name[2:] in had and _is_finite(had[name[2:]])))), '')
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint, keep: bool = False) -> str:
+    """
+    Write a checkpoint, whole or not at all; return its SHA-256.
+
+    With `keep` the one that is there is kept as `previous_of` says.
+    """
     facts = {'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
              'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples,
              'number': checkpoint.training}
     told = json.dumps(facts)
     data = save({name: t.contiguous() for name, t in checkpoint.state.items()}, {
         'format': CHECKPOINT, 'training': told, 'content': _content(told, checkpoint.state)})
+    path = path.resolve()
     with replacing(path) as part:
         part.write_bytes(data)
+        if keep and path.exists():
+            with replacing(previous_of(path)) as before:
+                try:
+                    os.link(path, before)
+                except OSError:  # no links on this file system
+                    shutil.copyfile(path, before)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -157,6 +191,35 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise TaskError(f'{path} is no safetensors file: {error}') from None
 
 
+def newest_checkpoint(path: Path) -> tuple[Checkpoint, Path, str]:
+    """
+    Read the checkpoint of a file, or the one before where that is no use.
+
+    Return it, where it is, and why it is not the newest, '' if it is.
+
+    Raises
+    ------
+    TaskError
+        If neither can be read, or holds finite values.
+
+    """
+    try:
+        return _finite(path), path, ''
+    except TaskError as error:
+        before = previous_of(path)
+        if not before.is_file():
+            raise
+        return _finite(before), before, str(error)
+
+
+def _finite(path: Path) -> Checkpoint:
+    found = read_checkpoint(path)
+    if bad := not_finite(found.state):
+        raise TaskError(f'{bad} of {path} holds values that are no numbers: training has gone '
+                        'wrong before; go on from an older one')
+    return found
+
+
 def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) -> None:
     """
     See that a task can go on exactly where a checkpoint ends.
@@ -199,9 +262,9 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
                 else 'the checkpoint is of another network: of'
             raise TaskError(f'{what} {name[2:]} it has {has}, the task '
                             f'{tuple(tensor.shape)} {tensor.dtype}')
-        if name[:2] != 'o:' and not bool(torch.isfinite(found).all()):
-            raise TaskError(f'{name[2:]} of the checkpoint holds values that are no numbers: '
-                            'training has gone wrong before; go on from an older one')
+    if bad := not_finite({name: checkpoint.state[name] for name in wanted}, task.module):
+        raise TaskError(f'{bad} of the checkpoint holds values that are no numbers: training has '
+                        'gone wrong before; go on from an older one')
     if others := sorted(name for name in checkpoint.state if name[:2] == 'o:' and
                         name not in wanted):
         raise TaskError(f'the checkpoint was trained with another optimiser, or with more '

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors, tensors_of
 from intradp_ros.systems.training.base.task import (
     autocast_of,
@@ -133,7 +134,7 @@ def _pieces(task: TrainingTask) -> Iterator[tuple[list[int], Any, Any]]:
     for first in range(pieces):  # each piece is from everywhere, too
         samples = places[first::pieces]
         samples += places[:size - len(samples)]
-        taken = [done('data.take', lambda: task.data.take(samples)) for _ in range(2)]  # noqa: B023
+        taken = [take(task.data, samples) for _ in range(2)]
         (one, structure), (two, again) = map(taken_apart, taken)
         if structure != again or not all(map(_equal, one, two)):
             raise TaskError(f'data.take returns other values each time for the samples {samples}: '

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+import math
 import threading
 import time
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.split.kernel_device import KernelDevice
+from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors
 from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VALUES, Value
@@ -62,6 +64,10 @@ class TrainingDevice:
     snapshots: Snapshots = field(default_factory=Snapshots)
 
 
+class DivergedError(RuntimeError):
+    """A round whose loss or gradients are not finite; nobody has stepped it."""
+
+
 class PlanRun:
     """
     One plan on one device, from the round of its tag on.
@@ -89,7 +95,7 @@ class PlanRun:
         self._own: dict[int, int] = {}
         self._own_rows: tuple[Tensors, Tensors] = ((), ())
         self._loss, self._counted, self._rows = 0.0, 0.0, 0
-        self._clock = _Clock()
+        self._clock, self._begun, self._steps = _Clock(), False, False
 
     def begin(self, moved: list[Move], given: Mapping[int, str]) -> None:
         """
@@ -126,7 +132,7 @@ class PlanRun:
             held = device.snapshots.kept[self.round]
             stage.restore({name: tensor for layer in layers
                            for name, tensor in held[layer].items()})
-        self.stage = stage
+        self.stage, self._begun = stage, True
 
     def _check_held(self, layers: Sequence[int]) -> None:
         """See that what the trainer believes to be here is here; else it learns what is."""
@@ -149,7 +155,15 @@ class PlanRun:
         return 8 * sizes + (1 << 24)
 
     def play(self) -> None:
-        """Train one round."""
+        """
+        Train one round.
+
+        Raises
+        ------
+        DivergedError
+            If its loss or gradients are not finite; it ends all devices' plan.
+
+        """
         begun = time.monotonic()
         task = self._device.task
         self._samples = samples_of(task.seed, len(task.data), task.batch, self.round)
@@ -170,9 +184,15 @@ class PlanRun:
                 self._backward(action.micro_batch, coming.pop(action))
             elif action.kind == 'S':
                 figures = self._sum()
+                if not math.isfinite(figures['loss']) or not math.isfinite(figures['norm']):
+                    raise DivergedError(
+                        f'training has diverged: in round {self.round} the loss is '
+                        f'{figures["loss"]:g} and the norm of all gradients {figures["norm"]:g}')
             else:
                 with self._taking('U'):
+                    self._steps = True
                     self.stage.step(self.round, figures['norm'])
+                    self._steps = False
         self.round += 1
         self._device.report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
                              **figures, 'seconds': time.monotonic() - begun})
@@ -259,7 +279,7 @@ class PlanRun:
     def _read(self, samples: Sequence[int]) -> tuple[Tensors, Tensors]:
         """Return the values that enter the first layer, and the targets, of samples."""
         graph = self._device.graph
-        inputs, whole = self._device.task.data.take(samples)
+        inputs, whole = take(self._device.task.data, samples)
         entering, (targets, structure) = graph.entering(inputs), taken_apart(whole)
         if structure != graph.interface.targets:
             raise TaskError(f'among the samples {samples} some have targets of the form '
@@ -481,6 +501,11 @@ class PlanRun:
         """Keep the state where the plan ends, when all copies are there."""
         self._copied_before()
         self._keep()
+
+    def keep(self) -> None:
+        """Keep the state of the last round that was stepped, where the plan fails."""
+        if self._begun and not self._steps:
+            self._keep()
 
     def drop(self) -> None:
         """Drop the connections: who waits for this device learns it."""

@@ -12,12 +12,13 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
     meet       {plan, label, key, value, port, place, device}   what another device says of itself
     committed  {tag}                                     no one rolls back behind this tag
     stop       {}                                        all leave the plan after one round
-    collect    {key}                                     bring the state of these layers
+    collect    {key, tag, layers}                        bring layers of a tag
     attend     {host, port, address, seat, timeout, every}   another trainer
     end        {}
 
     ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
-    idle  {plan, round, error, peer, cut, held}          the plan has ended here, and why
+    idle  {plan, round, error, fate, peer, cut, held}    the plan has ended here, and why; fate:
+                                                         failed here, or diverged everywhere
     meet   {plan, label, key, value, port, place}        where this device listens
     collected {key, digest}                              the state was brought
     joined {seat, held}                                  the orders of that trainer are taken
@@ -32,17 +33,24 @@ from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.systems.training.base.task import described, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import parse_plan
 from intradp_ros.systems.training.run.meeting import Place
-from intradp_ros.systems.training.run.plan_run import PlanRun, Report, TrainingDevice
+from intradp_ros.systems.training.run.plan_run import (
+    DivergedError,
+    PlanRun,
+    Report,
+    TrainingDevice,
+)
 from intradp_ros.systems.training.run.round_groups import GroupError
 from intradp_ros.systems.training.run.snapshots import Move, pack, TornError
-from intradp_ros.systems.training.run.stage_runner import StageRunner
 from intradp_ros.systems.training.run.ways import WorkerWays
 from intradp_ros.systems.training.run.worker_settings import Settings
+
+#: How a plan ends where it was not left: by what failed in all of it, or on this device alone.
+DIVERGED, FAILED = 'diverged', 'failed'
 
 
 class _LetGo(Exception):  # noqa: N818
@@ -75,7 +83,6 @@ class Worker:
                                       open_device(settings.device))
         self._later = list[Mapping[str, Any]]()
         self._run: PlanRun | None = None
-        self._stage: StageRunner | None = None
 
     def take(self, order: Mapping[str, Any]) -> None:
         """Take an order, from any thread."""
@@ -94,7 +101,7 @@ class Worker:
                 if order['order'] == 'plan':
                     self._follow(order)
                 elif order['order'] == 'collect':
-                    self._collect(str(order['key']))
+                    self._collect(order)
                 elif order['order'] == 'attend':
                     self._attend(order)
                 else:
@@ -118,21 +125,21 @@ class Worker:
         elif order['order'] == 'stop' and self._run is not None:
             self._run.leaving = True
 
-    def _collect(self, key: str) -> None:
-        """Bring this stage's state to the trainer."""
-        assert self._stage is not None
-        digest = self._ways.bring(key, pack({0: self._stage.state()}))
-        self._device.report({'report': 'collected', 'key': key, 'digest': digest})
+    def _collect(self, order: Mapping[str, Any]) -> None:
+        """Bring layers of a tag to the trainer; what is not here it waits for in vain."""
+        kept = self._device.snapshots.kept.get(int(order['tag']), {})
+        if set(order['layers']) <= kept.keys():
+            digest = self._ways.bring(order['key'], pack({k: kept[k] for k in order['layers']}))
+            self._device.report({'report': 'collected', 'key': order['key'], 'digest': digest})
 
     def _follow(self, order: Mapping[str, Any]) -> None:
         """Run rounds of a plan until it ends, and report what is held then."""
         device, number = self._device, PlanId(*order['plan'])
         run = self._run = PlanRun(device, parse_plan(order['what']), number, int(order['tag']))
-        error, peer, cut = '', '', list[str]()
+        error, fate, peer, cut = '', '', '', list[str]()
         try:
             run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']],
                       {int(layer): str(digest) for layer, digest in order['given'].items()})
-            self._stage = run.stage
             device.report({'report': 'ready', 'plan': number})
             while run.round < run.stop_at:
                 self._hear()
@@ -145,10 +152,19 @@ class Worker:
             error, peer = str(failure), getattr(failure, 'peer', '')
             run.drop()
             cut = self._ways.unreached(number)
+            run.keep()
+        except DivergedError as failure:
+            error, fate = str(failure), DIVERGED
+            run.keep()
+        except Exception as failure:  # of the task's code: others may have better data
+            run.drop()
+            error, fate = str(failure) if isinstance(failure, TaskError) else \
+                described(failure), FAILED
+            run.keep()
         finally:
             run.drop()
         device.report({'report': 'idle', 'plan': number, 'round': run.round, 'error': error,
-                       'peer': peer, 'cut': cut, 'held': device.snapshots.held()})
+                       'fate': fate, 'peer': peer, 'cut': cut, 'held': device.snapshots.held()})
         run.close()
 
     def _hear(self) -> None:

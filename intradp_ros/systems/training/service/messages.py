@@ -141,8 +141,8 @@ _REPORTS: Mapping[str, Fields] = {
     'round': {'plan': _plan, 'round': _count, 'loss': _number, 'norm': _number,
               'samples': _count, 'seconds': _seconds},
     'replicated': {'plan': _plan, 'tag': _count},
-    'idle': {'plan': _plan, 'round': _count, 'error': _text, 'peer': _text, 'cut': _names,
-             'held': _held},
+    'idle': {'plan': _plan, 'round': _count, 'error': _text, 'fate': _short, 'peer': _text,
+             'cut': _names, 'held': _held},
     'meet': _MEET,
     'collected': {'key': _short, 'digest': _digest},
     'fault': {'plan': _plan, 'error': _text},
@@ -154,7 +154,7 @@ _ORDERS: Mapping[str, Fields] = {
     'meet': {**_MEET, 'device': _text},
     'committed': {'tag': _count},
     'stop': {},
-    'collect': {'key': _short},
+    'collect': {'key': _short, 'tag': _count, 'layers': _layers},
     'end': {},
 }
 

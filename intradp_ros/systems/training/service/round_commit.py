@@ -97,8 +97,11 @@ class RoundCommit:
     `base` is the round of the checkpoint that the trainer has; 0: what the task makes.  With
     `waits` it is paused, not failed, while no device is there, or one on which data lie is not.
     `furthest` is the latest round that was ever reached, `futile` counts what failed since
-    then, of which `failed` is the last: what fails wherever it is computed, such as a sample that
-    cannot be read, ends the training.
+    then, of which `failed` is the last.  `faults` has the devices whose own part failed since
+    then, and by what: others go on without them, but what fails on all, such as a sample that
+    cannot be read, ends the training.  With `rescues` it pauses where only the faulty still have
+    the newest state, of the tag `rescue`, so that it can be collected before others go on.
+    `diverged` says how it went wrong in all of them.
     """
 
     rounds: int
@@ -134,19 +137,28 @@ class RoundCommit:
     furthest: int = 0
     futile: int = 0
     failed: str = ''
+    faults: dict[str, str] = field(default_factory=dict)
+    rescues: bool = False
+    rescue: int | None = None
+    diverged: str = ''
     losses: dict[str, int] = field(default_factory=dict)
     since: float = 0.0
 
     def joined(self, device: str, now: float,
-               held: Mapping[int, Collection[int]] | None = None) -> list[Order]:
+               held: Mapping[int, Collection[int]] | None = None,
+               anew: bool = False) -> list[Order]:
         """
         Take in a device that is there; it gets a part when all have left the plan.
 
         One that counts as there has begun anew: what it was before is lost.  `held` has the
         layers that it holds by tag, where it was trained with before; one that was silent, and
-        says nothing of it, holds what it held.
+        says nothing of it, holds what it held.  `anew`: it is another process, of which no fault
+        is known.
         """
         orders = self.lost(device, now) if device in self.alive else []
+        if anew and device in self.faults:
+            del self.faults[device]
+            self.left_out.pop(device, None)
         if held is None and device not in self.held:
             held = self.silent.pop(device, None)
         if held is not None:
@@ -179,7 +191,7 @@ class RoundCommit:
 
     def resume(self, now: float) -> list[Order]:
         """Go on where it was paused, or begin; or play again what was lost before it was saved."""
-        self.paused = False
+        self.paused, self.rescue = False, None
         return self._plan_anew(now) if self.phase in (Phase.PAUSED, Phase.DONE) else []
 
     def lost(self, device: str, now: float, silent: bool = False) -> list[Order]:
@@ -235,7 +247,8 @@ class RoundCommit:
 
     def tick(self, now: float) -> list[Order]:
         """Let time pass: who does not leave its plan in time counts as lost."""
-        back = [device for device, until in self.left_out.items() if now >= until]
+        back = [device for device, until in self.left_out.items()
+                if now >= until and device not in self.faults]
         for device in back:
             del self.left_out[device]
         if back:
@@ -271,6 +284,7 @@ class RoundCommit:
         if done > self.furthest:
             self.furthest, self.futile = done, 0
             self.losses.clear()
+            self.faults.clear()
         for recovery in self.recoveries:
             if not recovery.caught_up and recovery.planned and done >= recovery.reached:
                 recovery.caught_up = now
@@ -296,6 +310,8 @@ class RoundCommit:
     def _left(self, device: str, report: Mapping[str, Any], now: float) -> list[Order]:
         self.idle[device] = report
         self.within.discard(device)
+        if report.get('fate') == 'diverged':
+            self.diverged = report['error']
         if self.phase is Phase.TRAINING:
             self.phase, self.since = Phase.ENDING, now
         return self._ended(now)
@@ -316,10 +332,42 @@ class RoundCommit:
                 for report in self.idle.values()):
             self.phase = Phase.DONE
             return []
+        if self.diverged:
+            return self._fail(self.diverged)
         if self.paused:
             self.phase = Phase.PAUSED
             return []
         return self._plan_anew(now)
+
+    @property
+    def reached(self) -> int | None:
+        """The round at which all devices of the plan that was left stand; None if they do not."""
+        reports = [self.idle.get(name) for name in self.plan.participants] if self.plan else []
+        ends = {None if report is None or report['error'] else int(report['round'])
+                for report in reports}
+        return ends.pop() if len(ends) == 1 else None
+
+    def whole_tags(self) -> list[int]:
+        """Return the tags of which devices, left out or not, hold every layer; newest first."""
+        found: dict[int, set[int]] = {}
+        for tags in self.held.values():
+            for tag, layers in tags.items():
+                found.setdefault(int(tag), set()).update(layers)
+        return sorted((tag for tag, layers in found.items()
+                       if layers >= set(range(self.layers))), reverse=True)
+
+    def holders(self, tag: int) -> dict[str, list[int]]:
+        """Return who gives which layers of a tag, each by one; those of a stage by few."""
+        found, missing = dict[str, list[int]](), set(range(self.layers))
+        while missing:
+            name = max(sorted(self.held), default='', key=lambda d: len(missing & set(
+                self.held[d].get(tag, ()))))
+            has = missing & set(self.held.get(name, {}).get(tag, ()))
+            if not has:
+                raise KeyError(f'layers {sorted(missing)} of round {tag} are nowhere')
+            found[name] = sorted(has)
+            missing -= has
+        return found
 
     def _newest_is_there(self) -> bool:
         """Whether those that are there hold all of the newest state, as far as is known."""
@@ -332,7 +380,14 @@ class RoundCommit:
 
     def _plan_anew(self, now: float) -> list[Order]:
         self.waiting = inf
-        if self.plan is not None and any(report['error'] for report in self.idle.values()):
+        own = self._note_faults(now)
+        if own and self.rescues and (newest := max(self.whole_tags(), default=INITIAL)) > max(
+                self.base, rollback_tag({d: self.held[d] for d in self.alive if d in self.held},
+                                        self.layers)):
+            self.phase, self.paused, self.rescue = Phase.PAUSED, True, newest
+            return []
+        if not own and self.plan is not None and \
+                any(report['error'] for report in self.idle.values()):
             self.fruitless += 1
             self.futile += 1
             self.failed = next(f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error'])
@@ -344,10 +399,12 @@ class RoundCommit:
             return self._fail(f'{self.fruitless} plans in a row came to nothing: ' + '; '.join(
                 f'{d}: {r["error"]}' for d, r in self.idle.items() if r['error']))
         made, reason, lies_elsewhere = self._made()
-        if made is None and self.left_out:  # better with them than not at all
-            self.alive |= set(self.left_out)
-            self.left_out.clear()
+        if made is None and (more := set(self.left_out) - set(self.faults)):
+            self.alive |= more  # better with them than not at all
+            self.left_out = {d: t for d, t in self.left_out.items() if d not in more}
             made, reason, lies_elsewhere = self._made()
+        if made is None and self.faults:
+            return self._fail('; '.join(self.faults.values()))
         if made is None and self.waits and (
                 not self.alive or lies_elsewhere and self.plan is not None):
             self.phase = Phase.PAUSED
@@ -372,6 +429,17 @@ class RoundCommit:
                              'what': made.to_json(),
                              'moves': [[m.source, m.target, m.layers] for m in moved]})
                 for name in made.participants]
+
+    def _note_faults(self, now: float) -> bool:
+        """Leave out the devices whose own part has failed; return whether there are some."""
+        own = {d: r['error'] for d, r in self.idle.items() if r.get('fate') == 'failed'}
+        for device, error in own.items():
+            self.idle.pop(device)
+            self.faults[device] = f'{device}: {error}'
+            self.alive.discard(device)
+            self._leave_out(device, now)
+            self.recoveries.append(Recovery((device,), now, reached=self.committed))
+        return bool(own)
 
     def _made(self) -> tuple[TrainingPlan | None, str, bool]:
         """Return a plan for who is there, or the reason; and whether data are elsewhere."""

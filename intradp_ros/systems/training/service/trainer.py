@@ -132,7 +132,7 @@ class Trainer:
         if report['report'] == 'joined':
             if 'link' in report:
                 self.links[device] = report['link']
-            return self.commit.joined(device, now, report.get('held'))
+            return self.commit.joined(device, now, report.get('held'), 'link' in report)
         if report['report'] == 'beat':
             # A device that was silent and speaks again takes part again.
             return self.commit.joined(device, now) if device not in self.commit.alive and \
@@ -220,9 +220,9 @@ class Trainer:
                                     f'{wait:.0f} s')
         self.go_on()
 
-    def collect(self, wait: float = 60.0) -> dict[str, torch.Tensor]:
+    def collect(self, wait: float = 60.0, tag: int | None = None) -> dict[str, torch.Tensor]:
         """
-        Return the whole state, from one device of each stage.
+        Return the whole state of a tag, by default that at which all devices stand.
 
         Raises
         ------
@@ -231,19 +231,25 @@ class Trainer:
 
         """
         found: dict[str, torch.Tensor] = {}
-        assert self.commit.plan is not None
-        for stage in self.commit.plan.stages:
-            there = [name for name in stage.devices if name in self.commit.alive]
-            if not there:
-                raise TrainingError(f'{", ".join(stage.devices)} left with weights of which '
-                                    'nobody else has the newest')
-            key = f'collect/{self.commit.number.epoch}/{stage.first}/{secrets.token_hex(8)}'
+        commit = self.commit
+        tag = commit.reached if tag is None else tag
+        if tag is None:
+            raise TrainingError('the devices of the plan do not stand at one round')
+        try:
+            holders = commit.holders(tag)
+        except KeyError as error:
+            raise TrainingError(f'devices left with weights of which nobody else has the newest: '
+                                f'{error.args[0]}') from None
+        for name, layers in holders.items():
+            key = f'collect/{commit.number.epoch}/{layers[0]}/{secrets.token_hex(8)}'
             self.exchange.expect(key, self._most_bytes())
             try:
-                body = self._collected(there[0], key, wait)
+                body = self._collected(name, {'order': 'collect', 'key': key, 'tag': tag,
+                                              'layers': layers}, wait)
             finally:
                 self.exchange.forget(key)
-            found |= unpack(body, [0])[0]
+            for state in unpack(body, layers).values():
+                found |= state
         return found
 
     def go_on(self) -> None:
@@ -257,9 +263,10 @@ class Trainer:
             self._turn()
             self.progress(self.commit)
 
-    def _collected(self, device: str, key: str, wait: float) -> bytes:
+    def _collected(self, device: str, order: Mapping[str, Any], wait: float) -> bytes:
         """Return what a device brings; TrainingError if nothing more of it comes for so long."""
-        self.links[device].send({'order': 'collect', 'key': key})
+        self.links[device].send(order)
+        key = order['key']
         last, came = time.monotonic(), 0
         while True:
             brought, digest = self._brought.get(device, ('', ''))
@@ -269,7 +276,7 @@ class Trainer:
             if (more := self.exchange.arrived(key)) > came:
                 last, came = time.monotonic(), more
             if time.monotonic() - last > (
-                    wait if device in self.commit.alive else min(wait, PARTING)):
+                    wait if device in self.commit.held else min(wait, PARTING)):
                 raise TrainingError(f'{device} did not give its weights' + (
                     ': what came in its name is not what it has' if brought == key else ''))
 

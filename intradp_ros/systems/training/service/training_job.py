@@ -21,9 +21,13 @@ from typing import Protocol
 
 import torch
 
+from intradp_ros.systems.training.base.task import TaskError
 from intradp_ros.systems.training.layers.checkpoint import (
     check_fits,
     Checkpoint,
+    newest_checkpoint,
+    not_finite,
+    previous_of,
     read_checkpoint,
     whole_state,
     write_checkpoint,
@@ -39,6 +43,8 @@ from intradp_ros.systems.training.service.trainer import Trainer, TrainingError
 
 #: Rounds whose median is the speed that is shown.
 RECENT = 9
+#: Seconds without a byte after which a device of a training that failed gives nothing.
+RESCUE = 20.0
 #: Times in a row that the state may not come when it is to be saved.
 MOST_FAILED = 3
 #: Seconds for which a result that cannot be written is kept, while somebody may make room; the
@@ -156,6 +162,11 @@ class TrainingJob:
     TaskError
         If it is to resume from what is no checkpoint of this task.
 
+    Attributes
+    ----------
+    note
+        What it resumes from, '' where it begins anew.
+
     """
 
     def __init__(self, prepared: Prepared, options: JobOptions,
@@ -177,10 +188,20 @@ class TrainingJob:
         self._fleet: Fleet | None = None
         self._failed = 0
         self._base: Checkpoint | None = None
+        self._valid = False  # what is in the file
+        self.note = ''
         if options.resume:
-            self._base = found = read_checkpoint(options.checkpoint)
-            check_fits(found, prepared.task, prepared.graph)
-            self._from = self._saved_at = self._tried_at = self._counted = found.round
+            self._base, place, why = newest_checkpoint(options.checkpoint)
+            check_fits(self._base, prepared.task, prepared.graph)
+            self._valid = not why
+            self.note = f'goes on from round {self._base.round} of {place}' + (
+                f', since {why}' if why else '')
+            self._from = self._saved_at = self._tried_at = self._counted = self._base.round
+
+    @property
+    def saved_round(self) -> int:
+        """The round of the newest checkpoint, 0 where there is none."""
+        return self._saved_at
 
     @property
     def wish(self) -> Wish:
@@ -219,18 +240,50 @@ class TrainingJob:
                                    images=prepared.images))
         try:
             with self._make(prepared, planner, options, self._look, self._base) as fleet:
-                return self._train(fleet)
+                try:
+                    return self._train(fleet)
+                except TrainingError as error:
+                    raise TrainingError(f'{error}{self._rescued(fleet.trainer)}') from error
         except TrainingError as error:
+            before = previous_of(options.checkpoint)
             saved = f'; {options.checkpoint} has round {self._saved_at}: resume from it' \
                 if self._digest or options.resume else ''
+            saved += f' ({before} has the one before)' if saved and before.exists() else ''
             raise TrainingError(f'{error}{saved}') from error
+
+    def _rescued(self, trainer: Trainer) -> str:
+        """Save the newest finite state that devices hold where training failed; say what fails."""
+        commit, said = trainer.commit, ''
+        if commit.phase is not Phase.FAILED:
+            return ''
+        for tag in commit.whole_tags():
+            if tag <= self._saved_at:
+                break
+            try:
+                state = trainer.collect(RESCUE, tag)
+            except TrainingError as error:
+                said = f'; round {tag} could not be saved: {error}'
+                continue
+            if not_finite(state, self._prepared.task.module):
+                continue  # it went wrong before it showed
+            if tag - 1 in commit.figures:
+                self._loss = float(commit.figures[tag - 1]['loss'])
+            try:
+                self._write(state, tag)
+            except OSError as error:
+                return f'; round {tag} could not be saved: {error.strerror or error}'
+            return ''
+        return said
 
     def _train(self, fleet: Fleet) -> Outcome:
         self._fleet, trainer = fleet, fleet.trainer
+        trainer.commit.rescues = True
         while True:
             trainer.run(until=lambda commit: commit.phase is Phase.PAUSED)
             done = trainer.commit.phase is Phase.DONE
-            reached = _reached(trainer.commit)
+            if trainer.commit.rescue is not None:
+                self._rescue(trainer, trainer.commit.rescue)
+            reached = trainer.commit.reached
             if reached is not None:
                 try:
                     state = trainer.collect()
@@ -241,6 +294,7 @@ class TrainingJob:
                         raise
                     reached, done = None, False  # a device left meanwhile: those that stay go on
                 else:
+                    self._check_finite(state, reached)
                     self._save(state, reached, done)
             if done or reached is not None and self._wish is Wish.STOP:
                 return self._outcome(trainer.commit, done)
@@ -249,6 +303,23 @@ class TrainingJob:
             self._asked = False
             trainer.go_on()
             trainer.run(until=lambda commit: commit.phase is not Phase.PAUSED)
+
+    def _rescue(self, trainer: Trainer, tag: int) -> None:
+        """Save a state of which others have not all; where it does not come they go back."""
+        try:
+            state = trainer.collect(RESCUE, tag)
+        except TrainingError:
+            return
+        self._check_finite(state, tag)
+        self._save(state, tag, done=False)
+
+    def _check_finite(self, state: Mapping[str, torch.Tensor], number: int) -> None:
+        """Let training fail where a state holds values that are no numbers."""
+        assert self._fleet is not None
+        if bad := not_finite(state, self._prepared.task.module):
+            self._fleet.trainer.commit.phase = Phase.FAILED
+            raise TrainingError(f'training has diverged: at round {number} {bad} holds values '
+                                'that are no numbers')
 
     def _paused(self, commit: RoundCommit, number: int) -> bool:
         """Show that it is paused; return whether that is over."""
@@ -284,10 +355,12 @@ class TrainingJob:
 
     def _write(self, state: Mapping[str, torch.Tensor], number: int) -> None:
         task, prepared = self._prepared.task, self._prepared
-        self._digest = write_checkpoint(self._options.checkpoint, Checkpoint(
+        path = self._options.checkpoint
+        self._digest = write_checkpoint(path, Checkpoint(
             whole_state(task, state), self._options.called or prepared.name, number, task.seed,
-            task.batch, self._loss, len(task.data), self._options.training))
-        self._state, self._saved_at = state, number
+            task.batch, self._loss, len(task.data), self._options.training),
+            keep=self._valid or _is_checkpoint(path))
+        self._state, self._saved_at, self._valid = state, number, True
 
     def _look(self, commit: RoundCommit) -> None:
         """Follow the training: what is shown, and when it is to pause."""
@@ -364,10 +437,8 @@ def steady(planner: Planner) -> Planner:
     return plan
 
 
-def _reached(commit: RoundCommit) -> int | None:
-    """Return the round at which all devices of the plan stand; None if they do not."""
-    assert commit.plan is not None
-    reports = [commit.idle.get(name) for name in commit.plan.participants]
-    ends = {None if report is None or report['error'] else int(report['round'])
-            for report in reports}
-    return ends.pop() if len(ends) == 1 else None
+def _is_checkpoint(path: Path) -> bool:
+    try:
+        return path.is_file() and bool(read_checkpoint(path))
+    except (TaskError, OSError):
+        return False
