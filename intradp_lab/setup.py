@@ -9,4 +9,4 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).resolve().parent
 setup(packages=['intradp_lab', *(f'intradp_lab.{name}' for name in find_packages(str(HERE)))],
       package_dir={'intradp_lab': '.'},
-      package_data={'': ['*.json', '*.csv', '*.html', '*.c', '*.md', 'data/**/*']})
+      package_data={'': ['*.json', '*.csv', '*.html', '*.c', '*.md', 'data/**/*', 'templates/*']})

@@ -104,9 +104,8 @@ def _is_number(text: str) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    _check(args)
+    settings = _check(args)
     with output(args.json) as out:
-        settings = _link(args)
         args.out.mkdir(parents=True, exist_ok=True)
         subject = load_subject(args, out)
         plan = _plan(args, settings, subject, out)
@@ -134,14 +133,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
-    for side in (ROBOT, SERVER):
-        given = getattr(args, f'{side}_profile')
-        if args.recording and given:
-            raise CommandError('give either --recording or the two profiles, not both')
-        if not args.recording and not given:
-            raise CommandError(f'--{side}-profile is missing: make it on the {side} with '
-                               '`intradp profile -o`')
+def _check(args: argparse.Namespace) -> LinkSettings:
+    """Look at all arguments; return the link."""
     if args.transport != IN_PROCESS and (reason := available()):
         raise CommandError(f'no emulated link: {reason}; without it there is --transport '
                            f'{IN_PROCESS}, which has no DDS')
@@ -151,6 +144,15 @@ def _check(args: argparse.Namespace) -> None:
         check_outages(args.outages)
     except ValueError as error:
         raise CommandError(f'--outages: {error}') from error
+    settings = _link(args)
+    for side in (ROBOT, SERVER):
+        given = getattr(args, f'{side}_profile')
+        if args.recording and given:
+            raise CommandError('give either --recording or the two profiles, not both')
+        if not args.recording and not given:
+            raise CommandError(f'--{side}-profile is missing: make it on the {side} with '
+                               '`intradp profile -o`')
+    return settings
 
 
 def _link(args: argparse.Namespace) -> LinkSettings:

@@ -13,21 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 import hashlib
-import re
 
 import torch
 
+from intradp_ros.blobs.digests import is_digest
 from intradp_ros.core.limits import check_text, MAX_MODEL_TEXT
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import graph_of_document, parse_document
-
-_SHA = re.compile(r'[0-9a-f]{64}')
-
-
-def is_digest(text: object) -> bool:
-    """Return whether something is the text of a SHA-256 as it is written here."""
-    return isinstance(text, str) and _SHA.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)

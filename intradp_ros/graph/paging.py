@@ -19,11 +19,13 @@ import logging
 import mmap
 import os
 import tempfile
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import torch
 
-from intradp_ros.graph.operator_graph import OperatorGraph
+if TYPE_CHECKING:
+    from intradp_ros.graph.operator_graph import OperatorGraph
 
 LARGE = 64 * 2**10
 """Bytes from which on a tensor is kept in the file; there is little to gain by smaller ones."""

@@ -26,6 +26,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 import torch
 
+from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.core.atomic_write import replacing
 from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.graph_errors import GraphFormatError
@@ -180,11 +181,6 @@ def manifest_text(graph: OperatorGraph) -> str:
         'graph': {**structure_of(graph), 'name': '', 'method': ''},
         'weights': {name: hashlib.sha256(flat_bytes(tensor).cpu().numpy().data).hexdigest()
                     for name, tensor in graph.parameters.items()}})
-
-
-def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's elements as bytes in row-major order, without a copy if it can be."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def graph_of_document(document: Any) -> OperatorGraph:

@@ -219,7 +219,7 @@ def test_a_row_of_telemetry_or_a_hot_pixel_does_not_silence_the_warning() -> Non
     rng = np.random.default_rng(0)
     bits = BitsInUse()
     for k in range(90):
-        numbers = rng.integers(0, 1 << 12, (240, 320)).astype('<u2')
+        numbers = rng.integers(0, 1 << 12, (240, 320, 1)).astype('<u2')
         numbers[0] = 65535  # a row of telemetry
         if k == 40:
             numbers[rng.integers(0, 240, 60), rng.integers(0, 320, 60)] = 40_000  # a glitch

@@ -19,11 +19,12 @@ ours = {name: module for name, module in sys.modules.items()
 ours = {name: module for name, module in ours.items()
         if name.split('.')[1] not in ('action', 'msg', 'srv')}
 print(sum(len(pathlib.Path(module.__file__).read_text().splitlines())
-          for module in ours.values()))
+          for name, module in ours.items() if not name.startswith('intradp_ros.systems.')))
 print(*sorted(ours))
 """
 DEVICE = 'intradp_ros.nodes.fleet.device_node'
-MOST = 21_000
+#: Lines beside those of the system itself.
+MOST = 16_000
 
 
 @pytest.mark.parametrize('part', ['language.language_device', 'training.training_device'])

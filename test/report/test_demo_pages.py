@@ -58,7 +58,8 @@ def language(out: Path) -> None:
     rival = {'failed': 'out of memory at 720 MB', 'peak_mb': {}, 'limit_mb': {'rover': 720.0}}
     demo_language._write_page(out, {
         'systems': {'language': system, 'accelerate': rival}, 'question': 'Why?', 'answer': '<b>',
-        'identical': True, 'max_logit_diff': 1e-5, 'mbit': 100.0, 'disk': 2e8,
+        'identical': True, 'bit_equal': True, 'max_logit_diff': 1e-5,
+        'model': {'stored_mb': 98.0, 'types': ['Q4_1', 'F32']}, 'mbit': 100.0, 'disk': 2e8,
         'killed': {'failed': '', 'lost': 0, 'identical': True, 'requests': 2, 'gap_ms': 900.0}},
         blocks_figure([BlockSpan('rover', False, 0.0, 1.0)], ['rover'], '2 tokens'))
 

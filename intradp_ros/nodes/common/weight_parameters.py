@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.blobs.digests import is_digest
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.cache_folder import cache_folder
-from intradp_ros.graph.manifest import is_digest
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from intradp_ros.blobs.digests import is_digest
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.graph.manifest import is_digest
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.fetcher import Log, Wanted, WeightFetcher
 from intradp_ros.runtime.weights.frames import (

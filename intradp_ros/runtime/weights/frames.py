@@ -17,11 +17,11 @@ import secrets
 
 import torch
 
+from intradp_ros.blobs.digests import is_digest
 from intradp_ros.blobs.fetch import PIECE
 from intradp_ros.blobs.fetch_state import Request
 from intradp_ros.cluster.terms import MAX_TERM
 from intradp_ros.core.limits import MAX_BLOB, MAX_DIMENSIONS, MAX_ELEMENTS
-from intradp_ros.graph.manifest import is_digest
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.chunking import ExpectedTransfer
 from intradp_ros.wire.cutting import cut_into_chunks

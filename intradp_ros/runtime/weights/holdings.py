@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.graph.graph_errors import GraphFormatError
-from intradp_ros.graph.manifest import read_manifest
-from intradp_ros.graph.serialise import flat_bytes, manifest_text
 from intradp_ros.runtime.weights.frames import StateFound
 from intradp_ros.runtime.weights.state import State
 
@@ -110,6 +108,10 @@ class WeightHoldings:
 
 def _blobs(digest: str, model: SharedModel) -> dict[str, torch.Tensor]:
     """Return the blobs of a model; none of one that cannot be written down."""
+    # Here: a device without a catalogue needs nothing of graphs.
+    from intradp_ros.graph.graph_errors import GraphFormatError
+    from intradp_ros.graph.manifest import read_manifest
+    from intradp_ros.graph.serialise import manifest_text
     graph = model.split.captured
     try:
         text = manifest_text(graph).encode()

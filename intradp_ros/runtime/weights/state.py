@@ -10,7 +10,7 @@ import threading
 
 import torch
 
-from intradp_ros.graph.serialise import flat_bytes
+from intradp_ros.blobs.digests import flat_bytes
 
 
 class State:
