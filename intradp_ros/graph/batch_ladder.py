@@ -24,6 +24,7 @@ from safetensors.torch import save as save_tensors
 import torch
 from torch import nn
 
+from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.core.atomic_write import replacing
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.compare import explained_by_rounding
@@ -33,7 +34,6 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import (
     batch_member,
     BATCH_PARAMETERS,
-    flat_bytes,
     graph_from_json,
     graph_to_json,
     LARGEST_JSON,
