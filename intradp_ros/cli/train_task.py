@@ -72,7 +72,10 @@ def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
                                'computing_ms': 1e3 * played.busy[device.name],
                                'busy': played.busy[device.name] / played.makespan,
                                'joules': played.joules.get(device.name), 'memory': 0.0,
-                               'memory_of': device.memory_bytes, 'actions': ''}
+                               'memory_of': device.memory_bytes, 'actions': '',
+                               'keeps_copies': device.name in plan.keepers}
+        if row['keeps_copies']:
+            row['memory'] = costs.copies_bytes()
         if device.name in plan.participants:
             row['actions'] = ' '.join(map(str, device_actions(plan, device.name)))
         for stage in stages:
@@ -91,7 +94,7 @@ def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
     shown = table(title, 'device', 'layers', 'samples', 'ms computing', 'busy',
                   'joules', 'memory', 'of', left=2)
     for row in rows:
-        layers = '-' if row['layers'] is None else \
+        layers = ('copies' if row['keeps_copies'] else '-') if row['layers'] is None else \
             f'{row["layers"][0]} to {row["layers"][1]} ({row["first"]:.24} to {row["last"]:.24})'
         shown.add_row(plain(row['device']), plain(layers), str(row['samples']),
                       f'{row["computing_ms"]:.3g}', percent(row['busy']),

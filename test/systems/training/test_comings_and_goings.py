@@ -21,7 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_fleet import shuffled
 
-from intradp_ros.systems.training.plan.training_plan import parse_plan
+from intradp_ros.systems.training.plan.training_plan import (
+    parse_plan,
+    Planner,
+    TrainingPlan,
+    TrainingStage,
+)
 from intradp_ros.systems.training.run.snapshots import backups, TRAINER
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.trainer import SILENCE, Trainer
@@ -206,9 +211,8 @@ class Group:
         for _, target, layers in self.moves:
             if target == device.name:
                 device.kept.setdefault(self.tag, set()).update(layers)
-        stage = self.plan.stages[self.plan.stage_of(device.name)]
-        assert not self.tag or device.kept.get(self.tag, set()) >= set(
-            range(stage.first, stage.last)), f'{device.name} lacks layers of tag {self.tag}'
+        assert not self.tag or device.kept.get(self.tag, set()) >= self.layers(device), \
+            f'{device.name} lacks layers of tag {self.tag}'
         device.report('ready')
         self.play(device)
 
@@ -251,9 +255,15 @@ class Group:
             device.soon(lambda: self.copy(device, tag), 0.0, EVERY * ROUND / 4)
         self.play(device)
 
+    def layers(self, device: Device) -> set[int]:
+        """Return what a device trains: nothing, where it only holds a copy."""
+        place = self.plan.stage_of(device.name)
+        return set() if place is None else set(range(self.plan.stages[place].first,
+                                                     self.plan.stages[place].last))
+
     def keep(self, device: Device) -> None:
-        stage = self.plan.stages[self.plan.stage_of(device.name)]
-        device.kept.setdefault(device.round, set()).update(range(stage.first, stage.last))
+        if layers := self.layers(device):
+            device.kept.setdefault(device.round, set()).update(layers)
 
     def copy(self, device: Device, tag: int) -> None:
         """Exchange copies with those that are to have them, if they are still there."""
@@ -264,8 +274,7 @@ class Group:
                    and self.device(name).up for name in with_me):
             return
         for source in [a for a, b in pairs.items() if b == device.name]:
-            stage = self.plan.stages[self.plan.stage_of(source)]
-            device.kept.setdefault(tag, set()).update(range(stage.first, stage.last))
+            device.kept.setdefault(tag, set()).update(self.layers(self.device(source)))
         self.copied[device.name] = tag
         if device.group is self:
             device.report('replicated', tag=tag)
@@ -273,6 +282,20 @@ class Group:
     def finish(self, device: Device) -> None:
         self.keep(device)
         device.leave('')
+
+
+def some_alone(seed: int) -> Planner:
+    """Return a planner of random plans, some of one device, of which another holds copies."""
+    others = shuffled(seed, LAYERS, Figures())
+
+    def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
+        rng = random.Random(f'{seed} alone {devices}')
+        if rng.random() < 0.6:
+            return others(devices, before)
+        name, *rest = rng.sample(devices, len(devices))
+        return TrainingPlan((TrainingStage(0, LAYERS, ((name, 4),)),), 8, 2,
+                            keepers=tuple(rest[:1]))
+    return plan
 
 
 class World:
@@ -287,7 +310,7 @@ class World:
         self.last_heard: dict[str, float] = {}
         self._quiet: dict[str, float] = {}
         self.commit = RoundCommit(ROUNDS, LAYERS, (1.0,) * LAYERS,
-                                  shuffled(seed, LAYERS, Figures()), 2 * TIMEOUT + 2,
+                                  some_alone(seed), 2 * TIMEOUT + 2,
                                   waits=waits)
         self.trainer = Trainer(self.commit, None, beats=True)
         self.still = self.reached = 0.0

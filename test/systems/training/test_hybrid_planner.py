@@ -28,10 +28,12 @@ from intradp_ros.systems.training.plan.hybrid_planner import (
     plan_round,
     stages_of,
 )
+from intradp_ros.systems.training.plan.replanning import keepers_of
 from intradp_ros.systems.training.plan.round_costs import crossings, RoundCosts
 from intradp_ros.systems.training.plan.round_estimate import round_seconds, steps_of
 from intradp_ros.systems.training.plan.round_tasks import round_tasks
 from intradp_ros.systems.training.plan.stage_actions import passes, stage_actions
+from intradp_ros.systems.training.plan.training_plan import TrainingStage
 
 
 def small(seed):
@@ -240,3 +242,19 @@ def test_tables_come_back_from_text_and_bad_ones_are_refused():
         replace(costs, table=replace(table, times={}))
     with pytest.raises(TableError, match='add up to 1'):
         replace(random_costs(1, 4, 2, 2), images={'d0': 0.5})
+
+
+def test_of_idle_devices_the_quickest_with_room_has_the_copies_of_what_one_trains_alone():
+    def keepers(shares, room=0.999, tags=2):
+        costs = chain(devices := [Device('a'), Device('near'), Device('far'), Device('mid')],
+                      tags=tags)
+        needed = (tags + 1) * (sum(costs.table.weight_bytes) + sum(costs.table.optimiser_bytes))
+        devices[1] = Device('near', memory_bytes=room * needed)
+        free = dedicated_links(devices, 1e4)
+        media = tuple(replace(one, bytes_per_second={'near': 9e4, 'mid': 5e4}.get(
+            one.name[2:], 1e4)) for one in free.media)
+        costs = replace(costs, topology=replace(free, media=media))
+        return keepers_of(costs, [TrainingStage(0, 6, shares)])
+    assert keepers((('a', 4),)) == ('mid',), 'there is no room on near'
+    assert keepers((('a', 4),), room=1.001) == ('near',)
+    assert keepers((('a', 2), ('mid', 2))) == (), 'each of them has all of it'

@@ -79,7 +79,24 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
         found.append(TrainingStage(stage.first, stage.last, tuple(shares)))
     seconds = min(judged(costs, stages).seconds, MOST_SECONDS)
     return TrainingPlan(tuple(found), task.grains, task.micro_batches, seconds, of_round,
-                        data_of(costs.images, len(task.data)))
+                        data_of(costs.images, len(task.data)), keepers_of(costs, found))
+
+
+def keepers_of(costs: RoundCosts, stages: Sequence[TrainingStage]) -> tuple[str, ...]:
+    """
+    Return who holds a copy of what one device alone trains: of idle ones the quickest to reach.
+
+    Nobody, where several train, or no other device has room for the copies: those of `tags`
+    rounds, and one on the way.
+    """
+    if len(stages) > 1 or len(stages[0].shares) > 1:
+        return ()
+    [alone], topology = stages[0].devices, costs.topology
+    nbytes = costs.copies_bytes()
+    able = [name for name in topology.names if name != alone
+            and (alone, name) in topology.paths and (name, alone) in topology.paths
+            and topology.device(name).memory_bytes >= nbytes]
+    return tuple(sorted(able, key=lambda name: -topology.rate(alone, name))[:1])
 
 
 def data_of(images: Mapping[str, float], count: int) -> tuple[tuple[str, int], ...]:

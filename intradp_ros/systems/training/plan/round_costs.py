@@ -194,6 +194,10 @@ class RoundCosts:
         """Return what moves with a layer: parameters, and what the optimiser keeps."""
         return self.table.weight_bytes[layer] + self.table.optimiser_bytes[layer]
 
+    def copies_bytes(self) -> float:
+        """Return what copies of all layers take: those of `tags` rounds, and one on the way."""
+        return (self.tags + 1) * sum(map(self.state_bytes, range(self.layers)))
+
     def sample_bytes(self, first: int, last: int) -> float:
         """Return what a range keeps of one sample, what enters it included."""
         return float(self._bytes[1, last] - self._bytes[1, first]) + self.table.border_bytes[first]

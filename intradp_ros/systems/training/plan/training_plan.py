@@ -52,6 +52,9 @@ class TrainingPlan:
     `data` has how many samples of the data lie on a device, in the order of their numbers.  Such
     a device takes part, if only to send what others need.  Empty: all can read all.
 
+    `keepers` are devices without a stage that take part to hold a copy of what one device alone
+    trains.
+
     Raises
     ------
     PlanError
@@ -65,6 +68,7 @@ class TrainingPlan:
     seconds: float = 0.0
     of_round: bool = False
     data: tuple[tuple[str, int], ...] = ()
+    keepers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that everything is there once."""
@@ -84,6 +88,8 @@ class TrainingPlan:
                 any(count < 1 for _, count in self.data):
             raise PlanError(f'the data lie on devices {self.data}: each once, with a sample or '
                             'more')
+        if len({*self.keepers, *names}) != len(self.keepers) + len(names):
+            raise PlanError(f'copies are on {", ".join(self.keepers)}: each once, without a part')
         if self.of_round and len(self.stages) > 1:
             raise PlanError('only a plan of one stage can deal the grains of a round at once')
         for stage in self.stages:
@@ -96,7 +102,7 @@ class TrainingPlan:
     def participants(self) -> tuple[str, ...]:
         """Return all devices; a device's place is its rank."""
         return tuple(dict.fromkeys([*(name for stage in self.stages for name in stage.devices),
-                                    *(name for name, _ in self.data)]))
+                                    *(name for name, _ in self.data), *self.keepers]))
 
     @property
     def largest(self) -> int:
@@ -114,7 +120,7 @@ class TrainingPlan:
         return self.stages[-1].last
 
     def stage_of(self, device: str) -> int | None:
-        """Return the stage of a device; None if it only sends samples."""
+        """Return the stage of a device; None if it only sends samples, or holds a copy."""
         return next((k for k, stage in enumerate(self.stages) if device in stage.devices), None)
 
     def micro_batch(self, number: int) -> range:
@@ -140,7 +146,7 @@ class TrainingPlan:
         """Return it as plain data."""
         return {'format': FORMAT, 'grains': self.grains, 'micro_batches': self.micro_batches,
                 'seconds': self.seconds, 'of_round': self.of_round,
-                'data': [list(part) for part in self.data],
+                'data': [list(part) for part in self.data], 'keepers': list(self.keepers),
                 'stages': [{'first': s.first, 'last': s.last,
                             'shares': [list(share) for share in s.shares]}
                            for s in self.stages]}
@@ -149,7 +155,8 @@ class TrainingPlan:
         """Return one line: layers and grains of every device."""
         return ' | '.join(f'{s.first}-{s.last - 1}: ' + ' '.join(
             f'{name}({share})' for name, share in s.shares) for s in self.stages) + (
-            ' of the round' if self.of_round else '')
+            ' of the round' if self.of_round else '') + (
+            f', copies: {" ".join(self.keepers)}' if self.keepers else '')
 
 
 def passes_of(count: int, most: int) -> list[int]:
@@ -177,9 +184,10 @@ def parse_plan(data: Any) -> TrainingPlan:
             islice(s['shares'], MOST_STAGES))) for s in data['stages'])
         held = tuple((read_text(name), read_number(count, most=MOST_DATA))
                      for name, count in islice(data.get('data', ()), MOST_STAGES))
+        keepers = tuple(map(read_text, islice(data.get('keepers', ()), MOST_STAGES)))
         return TrainingPlan(stages, read_number(data['grains']),
                             read_number(data['micro_batches']), float(data.get('seconds', 0.0)),
-                            data.get('of_round') is True, held)
+                            data.get('of_round') is True, held, keepers)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 

@@ -41,6 +41,8 @@ Report = Callable[[dict[str, Any]], None]
 AHEAD = 2
 #: Rounds by which waits are longer than the time-out: what is waited for may be computed first.
 WAITING_ROUNDS = 2
+#: Bytes of a snapshot that are sent at once: each wait is for one such piece.
+PIECE = 1 << 18
 #: Seconds from which on a device has waited for what it receives.
 WAITED = 0.5e-3
 
@@ -91,6 +93,7 @@ class PlanRun:
         self._groups: list[RoundGroup] = []
         self._copy: threading.Thread | None = None
         self._copied: list[BaseException | int] = []
+        self._due = self._copying = False  # the same on all devices
         self._samples: list[int] = []
         self._own: dict[int, int] = {}
         self._own_rows: tuple[Tensors, Tensors] = ((), ())
@@ -196,7 +199,9 @@ class PlanRun:
         self.round += 1
         self._device.report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
                              **figures, 'seconds': time.monotonic() - begun})
-        if self.round % self._device.settings.every == 0 and self.round < self._device.task.rounds:
+        self._due = self._due or self.round % self._device.settings.every == 0
+        if self._due and not self._copying and self.round < self._device.task.rounds:
+            self._due = False
             self._copied_before()
             self._snapshot()
 
@@ -389,7 +394,7 @@ class PlanRun:
         def square() -> float:
             return sum(map(squares, self.stage.gradients())) if speaks else 0.0
         total = torch.tensor([0.0 if hooks else square(), self._loss, self._counted, self._rows,
-                              float(self.leaving)], dtype=torch.float64)
+                              float(self.leaving), float(self._copies())], dtype=torch.float64)
         group.total(total)
         counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
         self.stage.divide(self.round, counted)
@@ -399,6 +404,7 @@ class PlanRun:
             norm = float(found) ** 0.5
         if total[4]:  # all of them see it in this round
             self.stop_at = self.round + 1
+        self._copying = bool(total[5])
         self._clock.idle()
         return {'norm': norm, 'loss': float(total[1]) / counted, 'samples': int(total[3])}
 
@@ -474,8 +480,12 @@ class PlanRun:
             self._device.snapshots.put(self.round, layer,
                                         state_of(self._device.graph, [layer], state))
 
+    def _copies(self) -> bool:
+        """Whether copies are on their way: over a slow link they take longer than some rounds."""
+        return self._copy is not None and self._copy.is_alive()
+
     def _copied_before(self) -> None:
-        """Wait for the copies of the tag before; as long as they take, the waits have ends."""
+        """See that the copies of the tag before have come."""
         if self._copy is not None:
             self._copy.join()
             failed = [one for one in self._copied if isinstance(one, GroupError | TornError)]
@@ -485,7 +495,8 @@ class PlanRun:
     def _send_bytes(self, data: bytes, target: str) -> None:
         group = self._groups[1]
         group.send(torch.tensor([len(data)]), target, 1)
-        group.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), target, 2)
+        for piece in torch.split(torch.frombuffer(bytearray(data), dtype=torch.uint8), PIECE):
+            group.send(piece, target, 2)
 
     def _receive_bytes(self, source: str) -> bytes:
         group = self._groups[1]
@@ -493,13 +504,17 @@ class PlanRun:
         group.wait(work, source)
         if not 32 <= int(size) <= self._most_bytes():
             raise TornError(f'{source} offers a snapshot of {int(size)} bytes')
-        data, work = group.receive((int(size),), torch.uint8, source, 2)
-        group.wait(work, source)
-        return data.numpy().tobytes()
+        data = bytearray()
+        while left := int(size) - len(data):
+            piece, work = group.receive((min(left, PIECE),), torch.uint8, source, 2)
+            group.wait(work, source)
+            data += piece.numpy().tobytes()
+        return bytes(data)
 
     def finish(self) -> None:
-        """Keep the state where the plan ends, when all copies are there."""
-        self._copied_before()
+        """Keep the state where the plan ends; copies that take long are of no use any more."""
+        if self._copy is not None:
+            self._copy.join(self._device.settings.timeout)
         self._keep()
 
     def keep(self) -> None:

@@ -132,9 +132,12 @@ def backups(plan: TrainingPlan) -> dict[str, str]:
     """
     Return to whom each device sends its snapshots: the next stage's first, the last to the first.
 
-    Stages of several devices need none: each of them holds all of it.
+    One that trains alone sends them to a keeper.  Stages of several devices need none: each of
+    them holds all of it.
     """
     count = len(plan.stages)
+    if count == 1 and len(plan.stages[0].devices) == 1 and plan.keepers:
+        return {plan.stages[0].devices[0]: plan.keepers[0]}
     return {stage.devices[0]: plan.stages[(k + 1) % count].devices[0]
             for k, stage in enumerate(plan.stages) if len(stage.devices) == 1 and count > 1}
 
