@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 import os
 from pathlib import Path
 import queue
@@ -27,6 +28,7 @@ from typing import IO
 
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.processes import module_arguments
+from intradp_ros.core.steady import Steady
 
 #: Seconds between signs of life, and without any after which a child is taken for dead.
 BEAT, SILENCE = 0.5, 10.0
@@ -117,12 +119,12 @@ class ChildProcess:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        wrong = ''
+        wrong, steady = '', Steady(self.name)
         try:
             while (message := read_message(self._process.stdout)) is not None:
                 self._life = time.monotonic()
                 if message:
-                    self._heard(message)
+                    steady.do(partial(self._heard, message), None)
         except (OSError, MessageError) as error:
             wrong = str(error)
             self.kill()

@@ -24,6 +24,7 @@ from rclpy.parameter import Parameter
 
 from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.core.steady import Steady
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.meeting import Meeting
 from intradp_ros.dds.paths import SharedMedium
@@ -217,10 +218,11 @@ class DdsPeers:
         return channel
 
     def _greet(self) -> None:
+        steady = Steady('greeting')
         while not self._end.wait(EAGER / 2):
-            self._look_for_namesake(time.monotonic())
+            steady.do(lambda: self._look_for_namesake(time.monotonic()), None)
             for channel in tuple(self._channels.values()):
-                channel.greet()
+                steady.do(channel.greet, None)
 
     def _look_for_namesake(self, now: float) -> None:
         meetings = dict(self._meetings)

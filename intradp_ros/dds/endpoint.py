@@ -14,6 +14,7 @@ from asyncio import run
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 import threading
 import time
 from typing import Any
@@ -29,12 +30,15 @@ from rclpy.serialization import deserialize_message
 from rclpy.subscription import Subscription
 
 from intradp_ros.core.limits import MAX_BODIES, MESSAGE_MARGIN
+from intradp_ros.core.steady import Steady
 from intradp_ros.dds.sender_identity import participant_of
 
 #: The end of the context is noticed after this many nanoseconds at the latest.
 _LOOK_UP = 200_000_000
 #: Seconds between two looks for QoS events: with every message they would cost as much as it does.
 _EVENTS = 1.0
+#: Seconds of rest when nothing could be received.
+_REST = 0.05
 #: Messages of one topic that are handled before another topic gets its turn.
 _TURN = 16
 #: Bytes of a serialised message; larger ones are dropped before anything is made of them.
@@ -130,15 +134,16 @@ class Endpoint:
                 in_use.enter_context(handle)
             messages = rclpy_implementation.WaitSet(len(self._inlets), 1, 0, 0, 0, 0, context)
             events = rclpy_implementation.WaitSet(0, 0, 0, 0, 0, len(waitables), context)
-            looked = 0.0
+            looked, steady = 0.0, Steady(self._thread.name)
             while not self._stopping and self._context.ok():
-                self._serve(messages)
+                if not steady.do(partial(self._serve, messages), False):
+                    time.sleep(_REST)
                 if (now := time.monotonic()) - looked >= _EVENTS:
                     looked = now
-                    _take_events(events, waitables)
+                    steady.do(partial(_take_events, events, waitables), None)
 
-    def _serve(self, wait_set: Any) -> None:
-        """Wait for what comes and handle it."""
+    def _serve(self, wait_set: Any) -> bool:
+        """Wait for what comes and handle it; return that this was done."""
         wait_set.clear_entities()
         for inlet in self._inlets:
             wait_set.add_subscription(inlet.subscription.handle)
@@ -147,6 +152,7 @@ class Endpoint:
         for index, inlet in enumerate(self._inlets):
             if wait_set.is_ready('subscription', index):
                 self._receive(inlet)
+        return True
 
     def _receive(self, inlet: _Inlet) -> None:
         """Handle a few of the messages that are there; the wait set wakes for the rest."""
@@ -162,12 +168,12 @@ class Endpoint:
             if len(data) > MAX_MESSAGE:
                 raise ValueError(f'a {inlet.kind.__name__} of {len(data)} bytes')
             message: Any = deserialize_message(data, inlet.kind)
-        except Exception as error:  # rclpy has no common class for what the middleware raises
+        except Exception as error:  # noqa: BLE001 - rclpy has no common class for these
             self._undecodable(error)
             return
         try:
             inlet.handler(message, arrival)
-        except Exception as error:  # the thread must go on
+        except Exception as error:  # noqa: BLE001 - the thread must go on
             self._failed(error)
 
 

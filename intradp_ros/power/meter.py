@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.power.power_sensors import EnergySensor, find_sensor
 
 #: Seconds between readings, and how many of them are kept.
@@ -63,8 +64,9 @@ class EnergyMeter:
         return had + (has - had) * (moment - before) / (later - before)
 
     def _run(self) -> None:
+        steady = Steady(self.source, _LOG.warning)
         while not self._closed.is_set():
-            self._read()
+            steady.do(self._read, None)
             self._closed.wait(self._interval)
 
     def _read(self) -> None:

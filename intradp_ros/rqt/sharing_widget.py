@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.report.timeline_plot import timeline_figure
 from intradp_ros.rqt.history_plot import history_figure
 from intradp_ros.rqt.qt import QtCore, QtGui, QtWidgets
@@ -88,7 +89,8 @@ class SharingWidget(QtWidgets.QWidget):  # type: ignore[misc]
         self._values: dict[str, Any] = {}
         self._lay_out()
         self._timer = QtCore.QTimer(self)
-        self._timer.timeout.connect(self.refresh)
+        steady = Steady('a picture')
+        self._timer.timeout.connect(lambda: steady.do(self.refresh, None))
         self._timer.start(REFRESH_MS)
 
     @property

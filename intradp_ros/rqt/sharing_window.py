@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
 import signal
 import sys
 import threading
 
 import rclpy
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
+from intradp_ros.nodes.common.spinning import spin
 from intradp_ros.rqt.qt import QtCore, QtWidgets
 from intradp_ros.rqt.robot_watch import robots_of, RobotWatch
 from intradp_ros.rqt.sharing_widget import SharingWidget
@@ -60,8 +60,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def _spin(node: Node) -> None:
     executor = SingleThreadedExecutor()
     executor.add_node(node)
-    with suppress(ExternalShutdownException):
-        executor.spin()
+    spin(executor, rclpy.ok, node.get_logger().error)
 
 
 if __name__ == '__main__':

@@ -203,7 +203,7 @@ class SiteLinks:
                     said = ''
                     _LOG.info('connected to site %s', site)
                     await _Asking(site, self._gateway, socket).serve()
-            except (OSError, WebSocketException, asyncio.TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 cause = f'{type(error).__name__}: {error}'
                 if cause != said:
                     _LOG.warning('site %s at %s: %s', site, address, cause)

@@ -25,6 +25,7 @@ from rclpy.qos import QoSProfile
 
 from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT, MESSAGE_MARGIN
 from intradp_ros.core.shared_key import is_mac, mac_of, SharedKey
+from intradp_ros.core.steady import Steady
 from intradp_ros.msg import AnnouncementQuestion, DeviceState, OperatorProfile, ScheduleBook
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.receiving import Receiver
@@ -104,8 +105,11 @@ class AnnouncementCheck:
         publisher = node.create_publisher(AnnouncementQuestion, f'{topic}/questions', QUESTIONS)
         answers = receiver.subscribe(kind, f'{topic}/answers', take, ANSWERS, cause,
                                      MAX_BYTES[kind])
-        timer = node.create_timer(freshness.AGAIN / 2, lambda: self._ask_again(receiver, cause),
-                                  clock=Clock(clock_type=ClockType.STEADY_TIME))
+        steady = Steady('asking senders', node.get_logger().error)
+        timer = node.create_timer(
+            freshness.AGAIN / 2,
+            lambda: steady.do(lambda: self._ask_again(receiver, cause), None),
+            clock=Clock(clock_type=ClockType.STEADY_TIME))
         self._asks.append(publisher.publish)
 
         def end() -> None:

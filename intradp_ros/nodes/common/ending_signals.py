@@ -10,8 +10,7 @@ from types import FrameType
 from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 
-#: Seconds after which a signal is noticed at the latest.
-_LOOK_UP = 0.1
+from intradp_ros.nodes.common.spinning import spin
 
 
 class EndingSignals:
@@ -27,14 +26,18 @@ class EndingSignals:
             signal.signal(number, self._end)
 
     def spin(self, node: Node, threads: int = 1) -> None:
-        """Run the callbacks of a node until a signal comes, or its context ends."""
+        """
+        Run the callbacks of a node until a signal comes, or its context ends.
+
+        What a callback raises is logged.
+        """
         self._spinning = True
         executor = SingleThreadedExecutor(context=node.context) if threads == 1 else \
             MultiThreadedExecutor(threads, context=node.context)
         executor.add_node(node)
         try:
-            while not self._asked and node.context.ok():
-                executor.spin_once(timeout_sec=_LOOK_UP)
+            spin(executor, lambda: not self._asked and node.context.ok(),
+                 node.get_logger().error)
         finally:
             executor.remove_node(node)
             executor.shutdown()

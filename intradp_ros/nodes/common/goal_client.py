@@ -17,6 +17,8 @@ from action_msgs.msg import GoalStatus
 from rclpy.action.client import ActionClient
 from rclpy.node import Node
 
+from intradp_ros.core.steady import Steady
+
 #: Seconds between two looks whether the server is there.  DDS notices its end at once where it
 #: closes its connections, else when its lease is over (20 s by default).
 LOOK = 0.5
@@ -63,7 +65,8 @@ class SentGoal:
         self._servers = client.servers()
         self._handle: Any = None
         self._cancelled, self._over, self._lock = False, False, threading.Lock()
-        self._timer = client._node.create_timer(LOOK, self._look)
+        steady = Steady('a look for the server', client._node.get_logger().error)
+        self._timer = client._node.create_timer(LOOK, lambda: steady.do(self._look, None))
         client._client.send_goal_async(goal, lambda message: heard(message.feedback)
                                        ).add_done_callback(self._answered)
 

@@ -21,6 +21,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.signals import SignalHandlerOptions
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.nodes.common.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.common.ending_signals import EndingSignals
@@ -131,10 +132,14 @@ class ManagedNode(LifecycleNode):
         """
         Call a function regularly until `stack` is closed.
 
-        By the real time: a simulation that is paused must not silence a node.
+        By the real time: a simulation that is paused must not silence a node.  What it raises
+        is logged.
         """
+        steady = Steady(getattr(function, '__name__', 'a timer').strip('_'),
+                        self.get_logger().error)
         stack.callback(self.destroy_timer, self.create_timer(
-            seconds, function, clock=Clock(clock_type=ClockType.STEADY_TIME)))
+            seconds, lambda: steady.do(function, None),
+            clock=Clock(clock_type=ClockType.STEADY_TIME)))
 
     def _report_call(self, what: str) -> None:
         """Report a change of state, which a service asks for: the node itself never does."""

@@ -11,11 +11,12 @@ import threading
 import time
 
 import rclpy
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import SingleThreadedExecutor
 import torch
 
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.core.steady import Steady
 from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
@@ -24,6 +25,7 @@ from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, MAX_B
 from intradp_ros.nodes.common.lifecycle import LATCHED
 from intradp_ros.nodes.common.lossy_parameter import report_difference
 from intradp_ros.nodes.common.receiving import Receiver
+from intradp_ros.nodes.common.spinning import spin
 from intradp_ros.nodes.sharing.profile_publisher import check_server_profile, PROFILE_TOPIC
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.local_operator import SplitGraph
@@ -58,7 +60,8 @@ class ServerWatch:
                            MAX_BYTES[OperatorProfile])
         self._check.ask_on(self.node, receiver, OperatorProfile, PROFILE_TOPIC, self._take,
                            'profile')
-        self.node.create_timer(0.2, self._poll)
+        steady = Steady('planning', log)
+        self.node.create_timer(0.2, lambda: steady.do(self._poll, None))
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
         self.keeper = BookKeeper(self.log)
@@ -67,6 +70,7 @@ class ServerWatch:
         self.delay: float | None = None
         self._plan_at = math.inf
         self._news: queue.SimpleQueue[Profile | float] = queue.SimpleQueue()
+        self._closed = threading.Event()
         self.thread = threading.Thread(target=self._spin, name='intradp', daemon=True)
 
     def start(self, client: RobotClient) -> None:
@@ -77,16 +81,14 @@ class ServerWatch:
     def close(self) -> None:
         """Stop listening and planning."""
         self.keeper.close()
+        self._closed.set()
         self.executor.shutdown()
         self.thread.join(timeout=2.0)
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
 
     def _spin(self) -> None:
-        try:
-            self.executor.spin()
-        except ExternalShutdownException:
-            return
+        spin(self.executor, lambda: self.context.ok() and not self._closed.is_set(), self.log)
 
     def _take(self, message: OperatorProfile) -> None:
         if message.role != 'server' or message.digest != self.profile.digest:

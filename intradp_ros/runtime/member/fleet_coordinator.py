@@ -10,6 +10,7 @@ Who is there, who coordinates and how a plan replaces another is decided by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 import secrets
 import threading
 import time
@@ -30,6 +31,7 @@ from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.membership import Liveness, Membership
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.cluster.terms import TermLimit
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Plan
@@ -82,6 +84,7 @@ class FleetCoordinator:
         self._beats = 0
         self._lock = threading.RLock()
         self._stop = threading.Event()
+        self._steady = Steady('a coordinator', log)
         self._planner: Worker[WantPlan] = Worker(self._plan, self._failed, 1, 'planner')
         self._adapter: Worker[Tick] = Worker(self._look, self._failed, 1, 'adapter')
         self._looked = time.monotonic()
@@ -209,7 +212,7 @@ class FleetCoordinator:
 
     def _run(self) -> None:
         while not self._stop.wait(self.times.members.heartbeat / 4):
-            self._happen(Tick(self.channel.aside))
+            self._steady.do(lambda: self._happen(Tick(self.channel.aside)), None)
             if (now := time.monotonic()) - self._looked >= LOOK and self.leads:
                 self._looked = now
                 self._adapter.put(Tick())
@@ -225,13 +228,13 @@ class FleetCoordinator:
             before = self._state
             self._state, actions = step(before, event, time.monotonic(), self.times)
             for action in actions:
-                self._act(action)
+                self._steady.do(partial(self._act, action), None)
             changed = _seen(before) != _seen(self._state)
             if changed:
                 self._report(before)
             self._report_refusals(before.refusals)
         if changed:
-            self._changed()
+            self._steady.do(self._changed, None)
 
     def _act(self, action: Action) -> None:
         if isinstance(action, WantPlan):
@@ -244,7 +247,7 @@ class FleetCoordinator:
     def _send(self, name: str, message: FleetMessage) -> None:
         try:
             self.channel.send(name, to_control(message))
-        except ValueError as error:  # no channel is left for it; the others are served on
+        except Exception as error:  # noqa: BLE001 - no channel is left, say: the others go on
             if self.rejections.count('channel', time.monotonic()):
                 self.log(f'nothing can be said to {quoted(name)}: {quoted(error)}')
 

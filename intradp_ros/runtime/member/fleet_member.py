@@ -32,6 +32,7 @@ from intradp_ros.cluster.fleet_messages import (
 from intradp_ros.cluster.plan_holder import Load, PlanHolder
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
 from intradp_ros.cluster.terms import TermLimit
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.member.fleet_control import (
     FleetMessage,
     from_control,
@@ -130,6 +131,7 @@ class FleetMember:
         self._plans: Worker[Load] = Worker(self._load, self._plan_failed, MAX_OFFERS,
                                            f'plans-{channel.name}')
         self._stop = threading.Event()
+        self._heart, self._last = Steady('a heartbeat', log), Condition()
         self._beating = threading.Thread(target=self._beat_on, args=(heartbeat,),
                                          name=f'heartbeat-{channel.name}', daemon=True)
         channel.open(self.coordinators, stay=True)
@@ -364,23 +366,29 @@ class FleetMember:
 
     def _beat_on(self, heartbeat: float) -> None:
         while not self._stop.is_set():
-            self._say(self._heartbeat())
-            self._drain()
+            self._heart.do(lambda: self._say(self._heartbeat()), None)
+            self._heart.do(self._drain, None)
             self._stop.wait(heartbeat)
 
     def _heartbeat(self) -> Heartbeat:
+        """Say that this device is there, with what can be known of it just now."""
         self._beats += 1
-        now, computed = time.monotonic(), sum(role.busy() for role in self.roles.values())
+        known, roles = self._heart.do, tuple(self.roles.values())
+        now = time.monotonic()
+        computed = sum(known(role.busy, 0.0) for role in roles)
         load = (computed - self._computed) / max(1e-9, now - self._looked)
         self._looked, self._computed = now, computed
-        held, condition = self._holder, self._condition()
+        held = self._holder
+        condition = self._last = known(self._condition, self._last)
+        none: Mapping[str, tuple[int, ...]] = {}
+        nothing: tuple[float, ...] = ()
+        latencies = [seconds for role in roles for seconds in known(role.latencies, nothing)]
+        tags = {name: found[-1] for role in roles
+                for name, found in known(role.state.tags, none).items()}
         return Heartbeat(
-            self.name, self._incarnation, self._beats, min(1.0, load),
-            condition.free_memory, condition.battery, self._links(), held.term, held.committed,
-            frozenset(held.held),
-            tuple(s for role in self.roles.values() for s in role.latencies()),
-            {name: tags[-1] for role in self.roles.values()
-             for name, tags in role.state.tags().items()}, condition.speed)
+            self.name, self._incarnation, self._beats, min(1.0, max(0.0, load)),
+            condition.free_memory, condition.battery, known(self._links, {}), held.term,
+            held.committed, frozenset(held.held), tuple(latencies), tags, condition.speed)
 
     def _links(self) -> dict[str, LinkMeasurement]:
         """Return what was measured lately of the ways to the devices of the plan in use."""
@@ -394,7 +402,7 @@ class FleetMember:
 
     def _say(self, message: FleetMessage) -> None:
         for name in self.coordinators:
-            self._channel.send(name, to_control(message))
+            self._heart.do(partial(self._channel.send, name, to_control(message)), None)
 
     def _plan_failed(self, error: Exception) -> None:
         self._log(f'{type(error).__name__}: {error}')

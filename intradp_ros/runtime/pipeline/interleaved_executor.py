@@ -11,6 +11,7 @@ import time
 
 import torch
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.execution.interpreter import Execution, SendTransfer
 from intradp_ros.runtime.transport.mailbox import Mailbox
 from intradp_ros.runtime.transport.timeline import Recorder
@@ -107,10 +108,11 @@ class InterleavedExecutor:
             self._thread.join()
 
     def _work(self) -> None:
+        steady = Steady(self._thread.name)
         with torch.inference_mode():
             while (turn := self._next()) is not None:
                 start = time.monotonic()
-                turn()
+                steady.do(turn, None)
                 self.busy += time.monotonic() - start
 
     def _next(self) -> Callable[[], None] | None:

@@ -22,6 +22,7 @@ import time
 import torch
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.execution.recovery import finish_alone, held_pieces
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
@@ -107,6 +108,7 @@ class PipelineClient:
         self._unreported: deque[float] = deque(maxlen=_UNREPORTED)
         self._came = 0, -math.inf  # the newest inference that came back, and when one did last
         self._pinged = -math.inf
+        self._steady = Steady('the watch of a pipeline')
         self._answers = SerialExecutor(f'answers-{channel.name}')
         self._lock = threading.RLock()
         self._stop = threading.Event()
@@ -240,8 +242,20 @@ class PipelineClient:
 
     def _go_on(self) -> None:
         """Begin what may begin, and hand out the answers whose turn it is."""
+        self._steady.do(self._begin_next, None)
+        self._steady.do(self._hand_out, None)
+
+    def _begin_next(self) -> None:
         while self._may_begin() and (request := self._queue.begin(time.monotonic())):
-            self._begin(self._flights[request.number])
+            flight = self._flights[request.number]
+            try:
+                self._begin(flight)
+            except Exception as error:  # noqa: BLE001 - it was begun: it needs an answer
+                flight.plan, flight.route = NO_PLAN, None
+                flight.given_up = f'{type(error).__name__}: {error}'
+                self.worker.executor.call(partial(self._alone, flight, None))
+
+    def _hand_out(self) -> None:
         for request in self._queue.deliver():
             flight = self._flights.pop(request.number)
             answer = flight.answer or self._unanswered(flight)
@@ -298,6 +312,14 @@ class PipelineClient:
     def _finished(self, flight: _PendingRequest, run: ProgramRun, outputs: Outputs | None,
                   error: Exception | None, events: tuple[Event, ...]) -> None:
         """Take what an inference came to (on the executor's thread)."""
+        try:
+            self._take(flight, run, outputs, error, events)
+        except Exception as failure:  # noqa: BLE001 - it needs an answer all the same
+            flight.given_up = flight.given_up or f'{type(failure).__name__}: {failure}'
+            self._alone(flight, run)
+
+    def _take(self, flight: _PendingRequest, run: ProgramRun, outputs: Outputs | None,
+              error: Exception | None, events: tuple[Event, ...]) -> None:
         if flight.route and (doubted := [name for name in flight.route.schedule.programs
                                          if self.channel.doubted(name)]):
             outputs, error = None, TamperedError(f'two processes speak as {doubted[0]}')
@@ -351,9 +373,12 @@ class PipelineClient:
         flight.given_up, number = reason, flight.request.number
         if not flight.discarded:
             self._trusted = False
-        self.worker.give_up(flight.plan, number, reason)
+        self._steady.do(partial(self.worker.give_up, flight.plan, number, reason), None)
         for name in self._peers:
-            self.channel.send(name, Control(ControlKind.CANCEL, *flight.plan, number))
+            self._send(name, Control(ControlKind.CANCEL, *flight.plan, number))
+
+    def _send(self, name: str, frame: Control) -> None:
+        self._steady.do(partial(self.channel.send, name, frame), None)
 
     def _answer(self, flight: _PendingRequest, outputs: Outputs | None, reason: str,
                 events: tuple[Event, ...] = ()) -> None:
@@ -374,21 +399,22 @@ class PipelineClient:
                       flight.stamp)
 
     def _tick_on(self) -> None:
+        steady = self._steady
         while not self._stop.wait(TICK):
             now = time.monotonic()
             if now - self._pinged >= self.patience.heartbeat:
                 self._pinged = now
-                self._ping()
+                steady.do(self._ping, None)
             with self._lock:
-                self._look(now)
+                steady.do(partial(self._look, now), None)
                 self._go_on()
 
     def _ping(self) -> None:
         oldest = self.oldest
-        self._release(oldest)
+        self._steady.do(partial(self._release, oldest), None)
         body = {'oldest': list(oldest)}
         for name in tuple(self._peers):
-            self.channel.send(name, Control(ControlKind.PING, *self._plan, 0, body))
+            self._send(name, Control(ControlKind.PING, *self._plan, 0, body))
 
     def _look(self, now: float) -> None:
         """Give up what is late, or goes through a device that is silent."""

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 import threading
 from typing import Generic, TypeVar
+
+from intradp_ros.core.steady import Steady
 
 Item = TypeVar('Item')
 
@@ -58,8 +61,9 @@ class Worker(Generic[Item]):
             return self._waiting.popleft() if self._waiting else None
 
     def _run(self) -> None:
+        steady = Steady(self._thread.name)
         while (item := self._next()) is not None:
             try:
                 self._work(item)
-            except Exception as error:  # one bad item must not end the thread
-                self._failed(error)
+            except Exception as error:  # noqa: BLE001 - one bad item must not end the thread
+                steady.do(partial(self._failed, error), None)

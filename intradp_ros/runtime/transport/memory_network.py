@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 import heapq
 from itertools import count
 import logging
@@ -24,6 +25,7 @@ import threading
 import time
 
 from intradp_ros.cluster.topology import Medium, Topology
+from intradp_ros.core.steady import Steady
 from intradp_ros.link.departures import Departure, next_departure
 from intradp_ros.link.rate import ReceiverRate
 from intradp_ros.runtime.transport.channel import LinkReport
@@ -208,12 +210,13 @@ class MemoryNetwork:
             self._channels[way.target].inbox.put((way.source, frame))
 
     def _run(self) -> None:
+        steady = Steady('a network in memory')
         with self._wake:
             while not self._closed:
                 now = time.monotonic()
                 while self._events and self._events[0][0] <= now:
                     due, _, event = heapq.heappop(self._events)
-                    event(due)
+                    steady.do(partial(event, due), None)
                 wait = self._events[0][0] - time.monotonic() if self._events else None
                 if wait is None or wait > 0:
                     self._wake.wait(wait)

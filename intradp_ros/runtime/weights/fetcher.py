@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 import queue
 import threading
 import time
@@ -32,6 +33,7 @@ from intradp_ros.blobs.fetch_state import (
 from intradp_ros.blobs.memory import MemoryPart
 from intradp_ros.blobs.store import BlobPart, BlobStore, StoreFullError
 from intradp_ros.core.limits import MAX_MODEL_TEXT
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.frames import (
     expected_piece,
@@ -101,6 +103,7 @@ class WeightFetcher:
         self._reassembler = Reassembler(self._expected, OF_ALL)
         self._queue: queue.SimpleQueue[
             Wanted | _Dropped | _Piece | Event | None] = queue.SimpleQueue()
+        self._steady = Steady('fetching', log)
         self._thread = threading.Thread(target=self._run, name=f'fetch-{channel.name}',
                                         daemon=True)
         self._thread.start()
@@ -145,17 +148,19 @@ class WeightFetcher:
                 item = Tick()
             if item is None:
                 break
-            self._take_or_fail(item)
+            self._steady.do(partial(self._take_or_fail, item), None)
             if self._wanted and time.monotonic() - ticked >= _TICK:
                 ticked = time.monotonic()
-                self._take_or_fail(Tick())
+                self._steady.do(partial(self._take_or_fail, Tick()), None)
         self._clear()
 
     def _take_or_fail(self, item: Wanted | _Dropped | _Piece | Event) -> None:
         try:
             self._take(item)
-        except (OSError, StoreFullError) as error:
-            self._end(f'cannot store what is fetched: {quoted(error)}')
+        except Exception as error:  # noqa: BLE001 - it ends the wish at hand, and nothing else
+            cause = 'cannot store what is fetched: ' if isinstance(
+                error, OSError | StoreFullError) else f'{type(error).__name__}: '
+            self._steady.do(partial(self._end, cause + quoted(error)), None)
 
     def _take(self, item: Wanted | _Dropped | _Piece | Event) -> None:
         if isinstance(item, Wanted):

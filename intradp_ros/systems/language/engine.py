@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 import threading
 import time
 from typing import Protocol
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.systems.language.actions import (
     Action,
@@ -228,6 +230,7 @@ class StageEngine:
         self._thread.join()
 
     def _run(self) -> None:
+        steady = Steady(self._thread.name)
         while not self._closed:
             try:
                 with torch.inference_mode():
@@ -236,7 +239,7 @@ class StageEngine:
                 continue
             except Exception as error:  # noqa: B902 - the thread lives on, and tries again
                 self._program = None
-                self._failed(f'{type(error).__name__}: {error}')
+                steady.do(partial(self._failed, f'{type(error).__name__}: {error}'), None)
                 with self._changed:
                     self._changed.wait(_PAUSE)
 

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.requests.admission import Admission, AdmissionLimits, Fate, Ticket
 from intradp_ros.runtime.requests.text_requests import Piece, Sampling, TextEnd, TextRequest
 from intradp_ros.systems.language.answer_text import AnswerText
@@ -500,12 +501,16 @@ class Head:
 
     def _look(self) -> None:
         """End what is late, on a thread of its own: also while nothing can be computed."""
+        steady = Steady('deadlines of requests')
+
+        def look() -> None:
+            self._admission.expire(time.monotonic())
+            self._give_up()
+            self._report_ends()
         while not self._closed:
             with self._changed:
                 self._changed.wait(_LOOK)
-                self._admission.expire(time.monotonic())
-                self._give_up()
-                self._report_ends()
+                steady.do(look, None)
 
     def _give_up(self) -> None:
         """Refuse all requests where nothing was computed for long: the fleet is out of reach."""

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 import threading
 import time
 
 from intradp_ros.blobs.direct_read import Slot
 from intradp_ros.blobs.store import BlobStore, HEADER_BYTES
+from intradp_ros.core.steady import Steady
 from intradp_ros.systems.language.manifest import BlockFile, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 from intradp_ros.systems.language.stored import Stored
@@ -106,6 +108,7 @@ class Loader:
         self._thread.join()
 
     def _run(self) -> None:
+        steady = Steady(self._thread.name)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -124,7 +127,7 @@ class Loader:
                 error = failure
             stop = time.perf_counter()
             self.seconds, self.nbytes = self.seconds + stop - start, self.nbytes + file.nbytes
-            self.reading(block, start, stop)
+            steady.do(partial(self.reading, block, start, stop), None)
             with self._changed:
                 if slot.due == block:
                     slot.error, slot.block = error, -1 if error else block

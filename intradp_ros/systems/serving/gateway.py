@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.requests.infer_requests import (
     InferEnd,
     InferFate,
@@ -67,6 +68,8 @@ PER_CLIENT, MOST_STREAMS = 256, 4096
 HANGS, HANGS_SECONDS = 20.0, 5.0
 #: Seconds between looks at executors, and the longest deadline of a request.
 LOOK, LONGEST = 0.5, 3600.0
+#: Seconds of rest after a look that failed.
+REST = 0.05
 _WHY = {
     TOO_LATE: 'its time is over', NOT_HERE: 'no site serves it',
     LOADING: 'it is being loaded', NO_ROOM: 'the queue is full',
@@ -571,8 +574,12 @@ class Gateway:
         return self._woken
 
     def _watch(self) -> None:
+        steady = Steady(f'deadlines of site {self.site}')
         while not self._closed:
-            due = self.look()
+            due = steady.do(self.look, math.nan)
+            if math.isnan(due):
+                time.sleep(REST)
+                continue
             with self._lock:
                 first = self._deadlines[0][0] if self._deadlines else math.inf
                 wait = min(due, first + 1e-4) - self._clock()

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 import secrets
 import threading
 import time
 from typing import Any
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.core.version import VERSION
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.channel import Channel
@@ -302,17 +304,14 @@ class Connection:
             self.lost('the server no longer knows this session')
 
     def _keep(self) -> None:
-        pinged = float('-inf')
+        pinged, steady = float('-inf'), Steady(f'session {self.session:#x}', self.log)
         while not self._stopped:
             now = time.monotonic()
-            self._awake.read(now)
+            steady.do(partial(self._awake.read, now), None)
             if now - pinged >= HEARTBEAT:
                 pinged = now
-                self._ping(now)
-            try:
-                self._tend(now)
-            except Exception as error:  # noqa: B902 - the heart must go on beating
-                self.log(f'session {self.session:#x}: {quoted(error)}')
+                steady.do(partial(self._ping, now), None)
+            steady.do(partial(self._tend, now), None)
             self._wake.wait(max(0.0, pinged + HEARTBEAT - time.monotonic()))
             self._wake.clear()
 

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any
 
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.execution.processor import Processor, Turns
 from intradp_ros.runtime.transport.mailbox import InferenceAbandonedError
 from intradp_ros.runtime.transport.sending import SendContext
@@ -140,11 +141,9 @@ class ServerSession:
             current.abandon(reason)
 
     def _loop(self) -> None:
+        steady = Steady(f'session {self.id:#x}', self.log)
         while (work := self._work.get()) is not None:
-            try:
-                work()
-            except Exception as error:  # noqa: B902 - one bad inference must not end the session
-                self._note(error)
+            steady.do(work, None)
         self.processor.forget(self.party)
 
     def _note(self, error: Exception) -> None:

@@ -470,6 +470,8 @@ class PlanRun:
                 device.report({'report': 'replicated', 'plan': self._number, 'tag': tag})
             except (GroupError, TornError, KeyError) as error:
                 self._copied.append(error)
+            except Exception as error:  # noqa: BLE001 - memory is used up, say: the plan ends
+                self._copied.append(GroupError(f'no copy: {type(error).__name__}: {error}'))
 
         self._copy = threading.Thread(target=exchange, daemon=True)
         self._copy.start()

@@ -95,7 +95,7 @@ class RoundGroup:
             time.sleep(max(0.0, free - time.monotonic()))
             try:
                 entry[0] = self._open().send([entry[2]], rank, tag)
-            except RuntimeError as error:
+            except Exception as error:  # noqa: BLE001 - `settle` raises it
                 entry[0] = error
             entry[3].set()
 
@@ -128,7 +128,7 @@ class RoundGroup:
             if len(rest) == 2 and not rest[1].wait(self.timeout):
                 raise GroupError(f'nothing could be sent to {target}', target)
         for entry in sent:
-            if isinstance(entry[0], RuntimeError):
+            if isinstance(entry[0], Exception):
                 raise GroupError(f'{entry[1]}: {entry[0]}', entry[1])
             self.wait(entry[0], entry[1])
 

@@ -26,8 +26,11 @@ import struct
 import threading
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.transport.sealed_stream import connect, SealedListener, SealedStream
 
+#: Seconds of rest when a connection could not be taken.
+_REST = 0.05
 #: Seconds that a connection may take to whose reachability is asked.
 PATIENCE = 1.0
 
@@ -97,11 +100,13 @@ class Tunnels:
             if error.errno == errno.EADDRINUSE and _is_here(place[0]):
                 return lambda: None  # the device's own: it is on this machine
             raise TunnelError(f'{address}:{port} cannot stand for {device}: {error}') from None
-        threading.Thread(target=self._lead, args=(listening, place,
+        ended = threading.Event()
+        threading.Thread(target=self._lead, args=(listening, ended, place,
                                                   _purpose(device, address, port)),
                          name='tunnels', daemon=True).start()
 
         def end() -> None:
+            ended.set()
             with contextlib.suppress(OSError):
                 listening.shutdown(socket.SHUT_RDWR)  # wakes the thread
         return end
@@ -129,16 +134,25 @@ class Tunnels:
             own.settimeout(None)
             _carry(own, stream)
 
-    def _lead(self, listening: socket.socket, place: tuple[str, int], purpose: str) -> None:
+    def _lead(self, listening: socket.socket, ended: threading.Event, place: tuple[str, int],
+              purpose: str) -> None:
         """Join each connection of this machine's gloo and a stream to the device."""
+        steady = Steady('tunnels')
+
+        def join() -> bool:
+            try:
+                own, _ = listening.accept()
+            except OSError:
+                if ended.is_set():
+                    return True
+                raise
+            threading.Thread(target=self._join, args=(own, place, purpose), name='tunnels',
+                             daemon=True).start()
+            return True
         with listening:
-            while True:
-                try:
-                    own, _ = listening.accept()
-                except OSError:
-                    return  # it was ended
-                threading.Thread(target=self._join, args=(own, place, purpose), name='tunnels',
-                                 daemon=True).start()
+            while not ended.is_set():
+                if not steady.do(join, False):  # files are used up, say: later there are some
+                    ended.wait(_REST)
 
     def _join(self, own: socket.socket, place: tuple[str, int], purpose: str) -> None:
         with own, contextlib.suppress(OSError):

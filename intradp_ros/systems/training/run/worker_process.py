@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 import gc
 import json
 import os
@@ -27,6 +28,7 @@ from typing import Any
 import torch
 
 from intradp_ros.core.child_end import ChildWatch
+from intradp_ros.core.steady import Steady
 from intradp_ros.split.calls.accelerator import DeviceError
 from intradp_ros.systems.training.base.task import described, DEVICE, load_task, TaskError
 from intradp_ros.systems.training.layers.layer_capture import capture
@@ -93,15 +95,21 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
 
 
 def _beat(report: Callable[[dict[str, Any]], None], ready: threading.Event) -> None:
+    steady = Steady('a sign of life')
     while True:
-        report({'report': 'beat', 'ready': ready.is_set()})
+        steady.do(lambda: report({'report': 'beat', 'ready': ready.is_set()}), None)
         time.sleep(BEAT)
 
 
 def _listen(worker: Worker) -> None:
+    steady = Steady('orders')
     while line := sys.stdin.readline(MOST_LINE):
-        worker.take(json.loads(line))
+        steady.do(partial(_take, worker, line), None)
     os._exit(0)  # who gives orders is gone
+
+
+def _take(worker: Worker, line: str) -> None:
+    worker.take(json.loads(line))
 
 
 class ProcessLink:
@@ -131,6 +139,10 @@ class ProcessLink:
     def _read(self) -> None:
         assert self.process.stdout is not None
         seen = explained = False
+        steady = Steady(f'reports of {self._name}')
+
+        def take(report: Mapping[str, Any] | None) -> None:
+            steady.do(lambda: self._take(self._name, report), None)
         for line in self.process.stdout:
             try:
                 report = json.loads(line)
@@ -138,15 +150,14 @@ class ProcessLink:
                 continue
             if report['report'] == 'beat' and report['ready'] and not seen:
                 seen = True
-                self._take(self._name, {'report': 'joined', 'link': self})
+                take({'report': 'joined', 'link': self})
             explained |= report['report'] == 'fault'
-            self._take(self._name, report)
+            take(report)
         status = self.process.wait()
         if status and not seen and not explained:
-            self._take(self._name, {'report': 'fault', 'plan': [0, 0], 'error':
-                                    f'its process {self._watch.end(status)} before it was '
-                                    'ready'})
-        self._take(self._name, None)
+            take({'report': 'fault', 'plan': [0, 0], 'error':
+                  f'its process {self._watch.end(status)} before it was ready'})
+        take(None)
 
     def send(self, order: Mapping[str, Any]) -> None:
         """Send an order; one to a worker that is gone is dropped."""

@@ -27,6 +27,7 @@ import torch
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanError, PlanId
 from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
@@ -221,6 +222,7 @@ class TrainingRole(Role):
     # All below runs on the role's own thread, but for `_begin`.
 
     def _run(self) -> None:
+        steady = Steady('training', self._host.log)
         while True:
             way = self._way
             try:
@@ -229,13 +231,14 @@ class TrainingRole(Role):
                 event = _nothing
             if event is None:
                 return
-            try:
-                event()
-                self._tick()
-            except MalformedFrameError as error:
-                self._host.reject(error.cause, str(error))
-            except Exception as error:  # noqa: B902 - the thread must go on
-                self._host.log(f'training: {type(error).__name__}: {error}')
+            for work in (event, self._tick):
+                steady.do(partial(self._checked, work), None)
+
+    def _checked(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except MalformedFrameError as error:
+            self._host.reject(error.cause, str(error))
 
     def _say(self, what: str, text: str) -> None:
         """Log a text, unless it was the last of its kind: some things happen again and again."""

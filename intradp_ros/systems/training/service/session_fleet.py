@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.member.line_way import LineWay, stream_of
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.transport.serial_executor import SerialExecutor
@@ -270,9 +271,10 @@ class SessionFleet:
                 self.forget(name)
 
     def _tick(self) -> None:
+        steady = Steady('lines of a training', self._log)
         while not self._stop.wait(_TICK):
             for way in tuple(self._ways.values()):
-                way.tick()
+                steady.do(way.tick, None)
 
 
 class _Seat:
