@@ -6,8 +6,9 @@ How far terms may rise: nobody takes the fleet to where no higher one is left.
 
 A term is a round, and 32 bits of who claimed it.  Rounds up to `FREE` are believed as
 they come: a fleet that elects a coordinator every second needs 17 years to get there.
-Above it a term may rise by `BURST` rounds, and by `RATE` more for each second since it rose
-last, so that one false claim ends nothing, and claims without end need years.
+Above it terms may rise by `BURST` rounds in all, and by `RATE` more for each second that a process
+runs, however many claims there are: claims without end need years.  A process that was started
+later believes less, so after false claims restart all of a fleet.
 """
 from __future__ import annotations
 
@@ -31,9 +32,14 @@ MAX_TERM = 1 << 62
 FREE, BURST, RATE = 1 << 29, 4096, 8.0
 
 
-def highest_believed(term: int, seconds: float) -> int:
-    """Return the highest term that is believed by one that knows `term` for some seconds."""
-    rounds = max(term >> OWN_BITS, FREE) + BURST + RATE * min(max(0.0, seconds), 1e9)
+def highest_believed(term: int, seconds: float, spent: int = 0) -> int:
+    """
+    Return the highest term that is believed by one that knows `term`.
+
+    It runs for some seconds; in these terms rose by the rounds `spent`.
+    """
+    left = BURST + RATE * min(max(0.0, seconds), 1e9) - spent
+    rounds = max(term >> OWN_BITS, FREE) + max(0.0, left)
     return min(MAX_TERM, int(rounds) + 1 << OWN_BITS) - 1
 
 
@@ -41,14 +47,15 @@ class TermLimit:
     """What one process believes of terms: checks those that arrive."""
 
     def __init__(self, now: float) -> None:
-        self._term, self._since = 0, now
+        self._began, self._term, self._spent = now, 0, 0
 
     def check(self, message: object, known: int, now: float) -> None:
         """Check the terms of a message, as one that knows one; MalformedFrameError if too high."""
         if known > self._term:
-            self._term, self._since = known, now
+            self._spent += max(0, (known >> OWN_BITS) - max(self._term >> OWN_BITS, FREE))
+            self._term = known
         stated = stated_term(message)
-        if stated > highest_believed(self._term, now - self._since):
+        if stated > highest_believed(self._term, now - self._began, self._spent):
             raise MalformedFrameError(
                 f'a {type(message).__name__} of term {stated:#x}: no fleet gets from '
                 f'{self._term:#x} to there', 'term')
