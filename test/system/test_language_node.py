@@ -22,6 +22,7 @@ from tiny_language_model import chat_prompt, reference, save_tiny_model
 
 from intradp_ros.action import GenerateChatCompletions, GenerateResponse
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.msg import ChatMessage, SamplingConfig
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
@@ -171,3 +172,38 @@ def test_a_coordinator_node_plans_for_the_fleet_of_its_file(site: Site, tmp_path
             prompt=PROMPT, max_tokens=TOKENS, deadline=PATIENCE)))
         assert (called.fate, called.reason, called.response.text) == ('done', '', text)
         site.node.destroy_client(calls)
+
+
+def test_goals_rise_to_no_priority_that_the_node_does_not_give(site: Site) -> None:
+    calls = site.node.create_client(GenerateResponseCall, 'language_node/generate_response')
+    assert calls.wait_for_service(PATIENCE)
+    for priority in (1, (1 << 31) - 1):
+        called = ended(calls.call_async(GenerateResponseCall.Request(
+            prompt=PROMPT, priority=priority)))
+        assert called.fate == 'refused' and 'highest_priority' in called.reason
+    lower = ended(calls.call_async(GenerateResponseCall.Request(prompt=PROMPT, priority=-1)))
+    assert lower.fate == 'done'
+
+
+def test_with_a_key_goals_and_calls_are_refused_unless_the_node_is_open(
+        site: Site, tmp_path: Path) -> None:
+    """None can show the key: no feedback, which everybody hears, and no answer."""
+    key = tmp_path / 'fleet.key'
+    SharedKey.generate().save(key)
+    with nodes(tmp_path / 'nodes') as start:
+        for name, goals in (('closed_node', 'keyed'), ('open_node', 'open')):
+            start.start('language_node', {
+                'fleet': 'other', 'device_name': name, 'store': str(tmp_path / name),
+                'key_file': str(key), 'answers': True, 'without_plan': 'refuse',
+                'goals': goals}, label=name, node=name)
+        for name, reason in (('closed_node', 'has a key'), ('open_node', 'no plan is in use')):
+            client = ActionClient(site.node, GenerateResponse, f'{name}/generate_response')
+            assert client.wait_for_server(PATIENCE)
+            handle = ended(client.send_goal_async(GenerateResponse.Goal(prompt=PROMPT)))
+            result = ended(handle.get_result_async()).result
+            assert result.fate == 'refused' and reason in result.reason
+            client.destroy()
+            calls = site.node.create_client(GenerateResponseCall, f'{name}/generate_response')
+            assert calls.wait_for_service(PATIENCE)
+            called = ended(calls.call_async(GenerateResponseCall.Request(prompt=PROMPT)))
+            assert called.fate == 'refused' and reason in called.reason

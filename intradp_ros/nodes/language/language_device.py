@@ -10,10 +10,12 @@ from typing import Any, TYPE_CHECKING
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.nodes.common.key_parameter import KEY_FILE
+from intradp_ros.nodes.common.operator_check import sros2_enforces
 from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.weight_parameters import store_of
 from intradp_ros.nodes.fleet.device_node import DeviceNode
-from intradp_ros.nodes.language.language_parameters import HOLD, LANGUAGE_MODEL
+from intradp_ros.nodes.language.language_parameters import HOLD, KEYED, LANGUAGE_MODEL
 from intradp_ros.nodes.language.language_planning import opened
 from intradp_ros.nodes.language.served_text import NO_PLAN, ServedText
 from intradp_ros.nodes.language.text_actions import TextActions
@@ -67,7 +69,10 @@ class LanguageDevice:
                 self._names),
             self._served.set)
         if given['answers']:
-            actions = TextActions(node, self._served, given['max_tokens'])
+            closed = bool(given[KEY_FILE.name]) and given['goals'] == KEYED \
+                and not sros2_enforces()
+            actions = TextActions(node, self._served, given['max_tokens'],
+                                  given['highest_priority'], closed)
             node.until_deactivated.callback(actions.close)
             if given['http_port']:
                 self._open_endpoint()

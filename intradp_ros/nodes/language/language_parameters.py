@@ -7,6 +7,7 @@ from __future__ import annotations
 from intradp_ros.nodes.common.parameters import Parameter
 
 HOLD, REFUSE = 'hold', 'refuse'
+KEYED, OPEN = 'keyed', 'open'
 LANGUAGE_MODEL = Parameter(
     'language_model', '', 'Folder of safetensors, GGUF file, or "smollm2". A device turns it into '
     'blobs, and hands them out to the others; at least the head needs it. The coordinator plans '
@@ -21,6 +22,12 @@ LANGUAGE_PARAMETERS: tuple[Parameter, ...] = (
     LANGUAGE_MODEL,
     Parameter('answers', False, 'Answer requests, as the head of plans: by actions, and by HTTP '
               'if http_port is set.'),
+    Parameter('goals', KEYED, 'Whose goals and calls are taken where there is a key_file: '
+              '"keyed", of none, for they can show no key (HTTP with api_keys can); "open", of '
+              'all. Without a key, and where SROS2 decides who calls, of all.',
+              choices=(KEYED, OPEN)),
+    Parameter('highest_priority', 0, 'The highest priority that a goal or call may have; requests '
+              'over HTTP have 0.', -(1 << 31), (1 << 31) - 1),
     Parameter('max_tokens', 256, 'Tokens of an answer whose goal does not say how many.',
               1, 1 << 20),
     Parameter('served_at_once', 8, 'Requests that are computed together.', 1, 1024),

@@ -6,7 +6,7 @@ The actions `generate_response` and `generate_chat_completions` of a language mo
 
 Goals become requests of a `TextModel`; its pieces become feedback, its end
 the result.  All goals count as one client, `ros`: who sends a goal is not
-known (SROS2 keeps strangers out).
+known, and everybody may listen to feedback (SROS2 keeps strangers out).
 """
 from __future__ import annotations
 
@@ -41,14 +41,22 @@ from intradp_ros.srv import GenerateChatCompletions as GenerateChatCompletionsCa
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
 
 CLIENT = 'ros'
+CLOSED = ('this fleet has a key, and a goal shows none: ask over HTTP with api_keys, or start the '
+          'node with goals: open')
 
 
 class TextActions:
     """Serves both actions, and their mirrors, until it is closed."""
 
-    def __init__(self, node: Node, model: TextModel, max_tokens: int) -> None:
-        """`max_tokens` limits answers whose goals do not say how long they may be."""
-        self._model, self._most = model, max_tokens
+    def __init__(self, node: Node, model: TextModel, max_tokens: int, highest: int = 0,
+                 closed: bool = False) -> None:
+        """
+        Take goals up to a priority; `closed` refuses all of them.
+
+        `max_tokens` limits answers whose goals do not say how long they may be.
+        """
+        self._model, self._most, self._highest = model, max_tokens, highest
+        self._closed = closed
         self._servers = [
             GoalServer(node, GenerateResponse, GenerateResponseCall, '~/generate_response',
                        self._continue),
@@ -101,6 +109,11 @@ class TextActions:
         return self._model.submit(self._request(goal, turns), hear)
 
     def _request(self, goal: Any, prompt: str | tuple[ChatTurn, ...]) -> TextRequest:
+        if self._closed:
+            raise ValueError(CLOSED)
+        if goal.priority > self._highest:
+            raise ValueError(f'priority {goal.priority}: at most {self._highest} is taken here '
+                             '(parameter highest_priority)')
         config: SamplingConfig = goal.sampling_config
         return TextRequest(
             prompt, goal.max_tokens or self._most,
