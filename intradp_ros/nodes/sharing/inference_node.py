@@ -392,7 +392,7 @@ class InferenceNode(ManagedNode):
     def _use_book(self, book: ScheduleBook) -> None:
         """Compile a book's schedules, which may take a while, and share by them."""
         assert self.client is not None and self._stream is not None
-        check_book(book, self.client.own_seconds)
+        check_book(book, self.client.own_seconds, self._profile.whole_seconds)
         self._stream.use_book(book)
         report_difference(self.client.model, book, self._example, self.get_logger().warning)
 

@@ -97,6 +97,19 @@ def test_a_robot_takes_no_book_of_another_device(
         check_book(hand_made_book(model), alone)
 
 
+@pytest.mark.parametrize('measured, profiled, taken', [
+    (0.5, 0.02, True), (0.001, 0.02, True), (0.02, 0.5, True), (0.5, 0.5, False),
+    (0.0, 0.5, False), (0.0, 0.1, True)])
+def test_a_busy_robot_takes_the_book_of_its_own_profile(
+        model: SharedModel, measured: float, profiled: float, taken: bool) -> None:
+    """Planned when it was quiet, and busy now by more than ten times; or profiled when busy."""
+    if taken:
+        check_book(hand_made_book(model), measured, profiled)
+        return
+    with pytest.raises(ValueError, match='its profile says .* another device'):
+        check_book(hand_made_book(model), measured, profiled)
+
+
 def test_what_is_believed_of_a_prediction() -> None:
     assert clamped_prediction(0.1, 0.3, faster=True) == 0.1
     assert clamped_prediction(1e299, 0.3, faster=True) == 0.3
