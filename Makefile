@@ -30,8 +30,8 @@ SOURCES := $(shell find intradp_ros intradp_lab src action msg srv launch config
 	\( -name __pycache__ -o -path intradp_lab/build -o -name '*.egg-info' \) -prune -o -print) \
 	CMakeLists.txt LICENSE package.xml plugin.xml pyproject.toml setup.py $(wildcard README.md)
 
-# Those that need recordings, root or a GPU are called by hand (predictors: with TRACES=...).
-BENCHMARKS := $(filter-out accelerator costed demos disturbed fuzz_nodes language language_fuzz language_matrix language_peers models mutants mutation prediction predictors recorded replay synthetic_links transport_cost,$(basename $(notdir $(wildcard bench/*.py))))
+# Those that need recordings, root, a GPU or packages of others are called by hand (predictors: with TRACES=...).
+BENCHMARKS := $(filter-out accelerator costed demos disturbed fuzz_nodes language language_fuzz language_matrix language_peers models mutants mutation prediction predictors recorded replay serving_live synthetic_links transport_cost,$(basename $(notdir $(wildcard bench/*.py))))
 
 # What depends on the release of ROS 2.
 ROS_TESTS := test/dds test/nodes test/system/test_plain_neighbours.py test/system/test_sharing.py

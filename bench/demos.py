@@ -31,7 +31,7 @@ import time
 
 from intradp_ros.core.processes import ChildError, Command, module_arguments, starter
 
-DEMOS = ('demo', 'demo-pipeline', 'demo-fleet', 'demo-language', 'demo-training')
+DEMOS = ('demo', 'demo-pipeline', 'demo-fleet', 'demo-language', 'demo-training', 'demo-serving')
 CONDITIONS: Mapping[str, Mapping[str, str]] = {
     'quiet': {}, 'load': {}, 'onednn': {'ONEDNN_MAX_CPU_ISA': 'SSE41'},
     'aten': {'ATEN_CPU_CAPABILITY': 'default'}}

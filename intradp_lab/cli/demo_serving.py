@@ -47,8 +47,9 @@ RESULTS = ('models', 'page.html', 'processes', 'report.json', 'runs', 'serving.p
 LOAD, KILL_LOAD = 0.8, 0.6
 #: The site that is killed, and after which part of the run.
 VICTIM, WHEN = 'hall', 0.4
-#: Seconds by which goodput after a kill is judged, and the share of the bound that counts as back.
-WINDOW, BACK = 1.0, 0.9
+#: Seconds by which goodput after a kill is judged, so often in a row (one long window would hide a
+#: short gap), and the share of what it was that counts as back.
+WINDOW, ROWS, BACK = 0.3, 3, 0.9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -187,13 +188,14 @@ def recovered_ms(sent: Any, in_time: Any, killed: float) -> float | None:
     """
     Return when goodput was back after a kill; None if it never was.
 
-    That is from when on a second's requests are answered in time as those before the kill, or
-    nearly so: the sites that are left have room for all.
+    That is from when on requests are answered in time as before the kill, or nearly so: the sites
+    that are left have room for all.
     """
     before = float(in_time[sent < killed].mean()) if (sent < killed).any() else 1.0
-    for start in np.arange(killed, float(sent[-1]) - WINDOW, 0.05):
-        window = (sent >= start) & (sent < start + WINDOW)
-        if window.any() and in_time[window].mean() >= BACK * before:
+    for start in np.arange(killed, float(sent[-1]) - ROWS * WINDOW, 0.05):
+        edges = start + WINDOW * np.arange(ROWS + 1)
+        asked, good = (np.histogram(times, edges)[0] for times in (sent, sent[in_time]))
+        if (asked > 0).all() and (good >= BACK * before * asked).all():
             return 1e3 * float(start - killed)
     return None
 

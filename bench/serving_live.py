@@ -1,0 +1,280 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Live figures of serving on this machine: ``python bench/serving_live.py --json FILE``.
+
+socket   processor milliseconds of the gateway for each request of 150 kB by an unchanged client of
+         openpi, to a real executor, and the milliseconds that it adds at the median, for one
+         client and for eight
+together the rate of eight such clients over that of one, executors take t(8) = 2.4 t(1)
+kills    three sites, one of which is killed again and again while robots ask: requests without a
+         fate or with two, and when goodput is back at what the sites that are left can do
+
+Needs ``openpi-client`` (installed without its dependencies, which pin an old NumPy).
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+import json
+import os
+from pathlib import Path
+import socket
+from statistics import median
+import tempfile
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from intradp_lab.cli.demo_serving import recovered_ms
+from intradp_lab.language.emulated_fleet import Talking
+from intradp_lab.serving.site_process import Settings
+from intradp_ros.core.processes import Command, module_arguments
+from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
+from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.systems.serving.executor import emulated_answer
+from intradp_ros.systems.serving.service import parse_services
+from intradp_ros.systems.serving.site_functions import warmed
+from intradp_ros.web.serving_client import ServingClient
+
+PICTURE = (3, 224, 224)  # 150,528 bytes
+SITES = ('dock', 'hall', 'yard')
+POLICY = """
+services:
+  policy:
+    model: emulated
+    deadline: 2 s
+    inputs: {image: uint8 3x224x224}
+    outputs: {actions: float32 50x7}
+    seconds: {1: 50 ms, 8: 120 ms}
+"""
+#: Two sites can do 0.9 of what robots ask for: t(4) = 32 ms, 125 a second each.
+KILLED = """
+services:
+  detector:
+    model: emulated
+    deadline: 200 ms
+    batches: [1, 2, 3, 4]
+    inputs: {image: uint8 3x64x64}
+    outputs: {boxes: float32 10x4}
+    seconds: {1: 20 ms, 4: 32 ms}
+"""
+ASKED, CAPACITY = 225.0, 125.0
+
+
+class Mean(nn.Module):
+    """Next to no work on a picture."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """Return a number for each colour."""
+        return image[:, :, ::16, ::16].float().mean((2, 3))
+
+
+@contextmanager
+def sites(folder: Path, services: str, names: tuple[str, ...],
+          ) -> Iterator[tuple[dict[str, Talking], dict[str, str], Callable[[str], None]]]:
+    """Run sites; yield their processes, addresses, and what starts one anew."""
+    (folder / 'services.yaml').write_text(services)
+    places = {name: f'127.0.0.1:{_free_port()}' for name in names}
+    running: dict[str, Talking] = {}
+
+    def start(name: str) -> None:
+        settings = Settings(name, places, str(folder / 'services.yaml'), str(folder / name))
+        running[name] = Talking(Command(name, module_arguments(
+            'intradp_lab.serving.site_process',
+            str(settings.written(folder / f'{name}.json')))), folder / f'{name}.log')
+    for name in names:
+        start(name)
+    try:
+        for process in running.values():
+            assert process.hear('ready', 120.0)['ready']
+        yield running, places, start
+    finally:
+        for process in running.values():
+            process.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        return int(probe.getsockname()[1])
+
+
+def processor_seconds(pid: int) -> float:
+    """Return what a process has used, without its children."""
+    fields = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def drive(address: str, clients: int, each: int, before: Callable[[], None] = lambda: None,
+          ) -> tuple[list[float], float]:
+    """Let unchanged clients ask one after another; return what each answer added, and the time."""
+    from openpi_client.websocket_client_policy import WebsocketClientPolicy
+    picture = np.random.default_rng(0).integers(0, 256, PICTURE).astype(np.uint8)
+    added: list[float] = []
+    ready = threading.Barrier(clients + 1)
+
+    def ask() -> None:
+        client = WebsocketClientPolicy(f'ws://{address}/policy')
+        for _ in range(5):
+            client.infer({'image': picture})
+        ready.wait()
+        for _ in range(each):
+            start = time.perf_counter()
+            answer = client.infer({'image': picture})
+            took = time.perf_counter() - start
+            added.append(1e3 * took - answer['serving']['compute_ms']
+                         - answer['serving']['queue_ms'])
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    before()
+    start = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return added, time.perf_counter() - start
+
+
+def socket_figures(folder: Path, each: int) -> dict[str, Any]:
+    """Measure what the gateway costs for each request."""
+    save_ladder(capture_ladder(Mean().eval(), (torch.zeros(1, *PICTURE, dtype=torch.uint8),)),
+                folder / 'mean.graph')
+    found: dict[str, Any] = {}
+    with sites(folder, 'services:\n  policy: {model: mean.graph, deadline: 2 s, inputs: {image: '
+               'uint8 3x224x224}, outputs: {colours: float32 3}}\n', ('dock',)) as (
+            running, places, _):
+        time.sleep(10.0)  # until the functions are compiled
+        for clients in (1, 8):
+            since = [0.0]
+            pid = running['dock'].process.pid
+
+            def before(since: list[float] = since, pid: int = pid) -> None:
+                since[0] = processor_seconds(pid)
+            added, _ = drive(places['dock'], clients, each // clients, before)
+            found[f'{clients} clients'] = {
+                'processor_ms': 1e3 * (processor_seconds(pid) - since[0]) / len(added),
+                'added_median_ms': median(added)}
+    return found
+
+
+def together_figures(folder: Path, each: int) -> dict[str, float]:
+    """Measure how the rate grows with the clients."""
+    with sites(folder, POLICY, ('dock',)) as (_, places, _start):
+        time.sleep(10.0)
+        rates = [clients * each / drive(places['dock'], clients, each)[1] for clients in (1, 8)]
+    return {'one_per_s': rates[0], 'eight_per_s': rates[1], 'ratio': rates[1] / rates[0]}
+
+
+def kill_figures(folder: Path, kills: int) -> dict[str, Any]:
+    """Kill a site again and again; each time another, started anew afterwards."""
+    service, = parse_services(KILLED)
+    rounds: list[Mapping[str, Any]] = []
+    with sites(folder, KILLED, SITES) as (running, places, start):
+        time.sleep(10.0)
+        for number in range(kills):
+            victim = SITES[number % len(SITES)]
+            rounds.append(_kill_once(number, victim, running, places, service))
+            running[victim].stop()
+            start(victim)
+            assert running[victim].hear('ready', 120.0)['ready']
+            _meet(running)
+    back = [one['recovered_ms'] for one in rounds]
+    return {'kills': kills, 'requests': sum(one['requests'] for one in rounds),
+            'lost': sum(one['lost'] for one in rounds),
+            'doubled': sum(one['doubled'] for one in rounds),
+            'wrong': sum(one['wrong'] for one in rounds), 'rounds': rounds,
+            'worst_recovered_ms': None if None in back else max(back)}
+
+
+def _meet(running: Mapping[str, Talking]) -> None:
+    end = time.monotonic() + 30.0
+    while True:
+        for process in running.values():
+            process.ask(state=0)
+        states = [process.hear('state', 20.0)['state'] for process in running.values()]
+        if all(len(state['links']) == len(SITES) - 1 for state in states):
+            return
+        assert time.monotonic() < end, 'sites do not find each other'
+        time.sleep(0.1)
+
+
+def _kill_once(number: int, victim: str, running: Mapping[str, Talking],
+               places: Mapping[str, str], service: Any, seconds: float = 8.0) -> dict[str, Any]:
+    chance = np.random.default_rng(number)
+    count = int(chance.poisson(ASKED * seconds))
+    sent = np.sort(chance.uniform(0, seconds, count))
+    clients = [ServingClient([places[home], *(places[o] for o in SITES if o != home)])
+               for home in SITES for _ in range(2)]
+    ends: dict[int, InferEnd] = {}
+    doubled, wrong = [0], [0]
+    left = threading.Semaphore(0)
+    start, killed = time.monotonic() + 0.2, -1.0
+    for k in range(count):
+        wait = start + float(sent[k]) - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        if killed < 0 and sent[k] > 0.4 * seconds:
+            running[victim].kill()
+            killed = time.monotonic() - start
+        picture = np.full((3, 64, 64), k % 251, np.uint8)
+
+        def heard(end: InferEnd, k: int = k) -> None:
+            doubled[0] += k in ends
+            ends[k] = end
+            if end.fate is InferFate.IN_TIME:
+                expected = emulated_answer(service, {'image': np.full((3, 64, 64), k % 251,
+                                                                      np.uint8)})
+                wrong[0] += not np.array_equal(end.tensors['boxes'], expected['boxes'])
+            left.release()
+        clients[int(chance.integers(len(clients)))].submit(
+            InferRequest('detector', {'image': picture}, 0.2), heard)
+    until = time.monotonic() + 3.0
+    for _ in range(count):
+        if not left.acquire(timeout=max(0.0, until - time.monotonic())):
+            break
+    for client in clients:
+        client.close()
+    good = np.array([k in ends and ends[k].fate is InferFate.IN_TIME for k in range(count)])
+    return {'site': victim, 'requests': count, 'lost': count - len(ends),
+            'doubled': doubled[0], 'wrong': wrong[0], 'in_time': int(good.sum()),
+            'late': sum(end.fate is InferFate.LATE for end in ends.values()),
+            'before': float(good[sent < killed].mean()),
+            'after': float(good[sent > killed + 3.0].mean()),
+            'recovered_ms': recovered_ms(sent, good, killed)}
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--only', choices=('socket', 'together', 'kills'))
+    parser.add_argument('--each', type=int, default=1000, help='requests over the policy socket')
+    parser.add_argument('--kills', type=int, default=20)
+    parser.add_argument('--json', type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    warmed()
+    parts: Mapping[str, Callable[[Path], Any]] = {
+        'socket': lambda folder: socket_figures(folder, args.each),
+        'together': lambda folder: together_figures(folder, 80),
+        'kills': lambda folder: kill_figures(folder, args.kills)}
+    found = {}
+    for name, measure in parts.items():
+        if args.only in (None, name):
+            with tempfile.TemporaryDirectory(prefix='intradp-serving-') as folder:
+                found[name] = measure(Path(folder))
+            print(name, json.dumps({key: value for key, value in found[name].items()
+                                    if key != 'rounds'}), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == '__main__':
+    main()
