@@ -111,7 +111,8 @@ def show_devices(rows: list[dict[str, Any]], title: str, out: Output) -> None:
 def trial_of(prepared: Prepared) -> dict[str, Any]:
     """Return what was seen when the task was tried: what takes part, and what goes by grain."""
     trial, graph = prepared.trial, prepared.graph
-    return {'samples_tried': trial.samples, 'frozen': list(trial.frozen),
+    return {'samples_tried': trial.samples, 'reading_ms': 1e3 * trial.reading,
+            'frozen': list(trial.frozen),
             'unreached': list(trial.unreached), 'hooked': list(trial.hooked),
             'network_by_grain': graph.by_grain, 'loss_by_grain': graph.loss_by_grain}
 

@@ -25,6 +25,7 @@ from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
 #: Nobody seeds here: workers must make the same weights all the same.
 TASK = """
 import os
+import time
 import torch
 from torch import nn
 import torch.nn.functional as F
@@ -69,6 +70,7 @@ def parted():
 def two(): return 1, 2
 def fails(): return 1 / 0
 def tuples(): return task(module=nn.Sequential(nn.Flatten(2), nn.LSTM(64, 8)).double())
+def far(): return task(data=Items(Far()))
 def noise(): return task(data=Items(Noise()))
 
 
@@ -80,6 +82,12 @@ class Torn(Pictures):
     def __getitem__(self, k):
         if k == 37:
             raise OSError('picture 37 is torn')
+        return super().__getitem__(k)
+
+
+class Far(Pictures):
+    def __getitem__(self, k):
+        time.sleep(0.02)
         return super().__getitem__(k)
 
 
@@ -118,6 +126,17 @@ def test_a_plan_says_who_does_what_and_what_binds(folder, capsys):
     assert (folder / 'round.png').stat().st_size > 1000
     joules = {row['device']: row['joules'] for row in found['devices']}
     assert joules['dock'] > 0 and joules['rover'] is None
+
+
+def test_a_plan_counts_the_time_in_which_samples_are_read(folder, capsys):
+    found = []
+    for name in ('far', 'task'):
+        assert main(['train', 'plan', f'{folder}/mytask.py:{name}', '--json']) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    far, near = found
+    assert far['reading_ms'] >= 20 > near['reading_ms']
+    more = far['devices'][0]['computing_ms'] - near['devices'][0]['computing_ms']
+    assert more > 12 * 15, 'a round has 12 samples'
 
 
 def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys):

@@ -17,6 +17,7 @@ from intradp_lab.training.one_process import OneProcess
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run import plan_run
 from intradp_ros.systems.training.run.round_groups import measured_hop
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 
@@ -76,7 +77,8 @@ def test_losses_of_devices_change_nothing():
     assert all(recovery.reached - recovery.tag <= 2 * 3 for recovery in commit.recoveries)
 
 
-def test_a_copy_of_what_one_device_trains_alone_is_on_an_idle_one():
+def test_a_copy_of_what_one_device_trains_alone_is_on_an_idle_one(monkeypatch):
+    monkeypatch.setattr(plan_run, 'PIECE', 1000)
     task, graph, alone = prepared('cnn', adam)
 
     def planner(devices, before):

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from training_fleet import adam, difference, make_task, sgd, shuffled, train
+from training_fleet import (
+    adam,
+    cross_entropy,
+    difference,
+    fixed,
+    make_task,
+    sgd,
+    shuffled,
+    small_sgd,
+    train,
+)
 from training_models import train_alone_drawing
 
 from intradp_ros.cluster.plan_id import PlanError
@@ -143,6 +153,40 @@ def test_a_fleet_waits_for_who_has_the_data():
 
 class _Names:
     names = ('a', 'b', 'c')
+
+
+class Padded(Here):
+    """Targets are as long as those of the samples that are taken with them need."""
+
+    def take(self, samples: Sequence[int]) -> Any:
+        inputs, targets = super().take(samples)
+        longest = 1 + max(samples) % 3
+        return inputs, torch.stack([targets, *[torch.full_like(targets, -1)] * longest], 1)
+
+
+def first_column(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(outputs, targets[:, 0])
+
+
+@pytest.mark.parametrize('names', ['ab', 'abcd'])
+def test_samples_are_read_by_the_first_stage_alone(names):
+    task = small_sgd()
+    graph, alone = capture(task), train_alone_drawing(task)
+    data = {name: Here(task.data, 0, len(task.data), []) for name in names}
+    tasks = {name: replace(task, data=data[name]) for name in names}
+    _, state = train(task, names, fixed(len(graph.layers), task), graph=graph, tasks=tasks)
+    assert difference(state, alone) < 1e-10
+    first = names[:len(names) // 2]
+    assert sum(len(data[name].read) for name in first) == task.rounds * task.batch
+    assert not any(data[name].read for name in names if name not in first)
+
+
+def test_targets_may_be_of_other_lengths_in_each_pass():
+    plain = small_sgd()
+    task = replace(plain, data=Padded(plain.data, 0, len(plain.data), []), loss=first_column)
+    graph = capture(task)
+    _, state = train(task, 'ab', fixed(len(graph.layers), task), graph=graph)
+    assert difference(state, train_alone_drawing(plain)) < 1e-10
 
 
 def test_only_items_that_lie_here_are_read():

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,7 +16,7 @@ from training_fleet import cross_entropy, difference, shuffled, train
 from training_models import train_alone_drawing
 
 from intradp_ros.core.torchvision_import import torchvision
-from intradp_ros.systems.training.base.items import Items
+from intradp_ros.systems.training.base.items import Items, ItemsHere
 from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.layers.judgement import judge
 from intradp_ros.systems.training.layers.layer_capture import capture
@@ -197,8 +197,42 @@ def test_items_that_are_dicts_name_what_the_loss_gets():
     assert list(inputs) == ['x'] and targets['more']['y'].tolist() == [1, 3]
     with pytest.raises(TaskError, match=r'dict of x, labels, more: target is not .*targets='):
         Items(rows, 'target').take([0])
-    with pytest.raises(TaskError, match='of tensors or numbers'):
-        Items([(torch.zeros(1), 'a text')]).take([0])
+
+
+@pytest.mark.parametrize('item, reason', [
+    ((torch.zeros(3), 'a text'), r'sample 3: item\[1\] is a str; .*leave it out, or make it'),
+    ({'state': {'pose': None}, 'labels': 1}, r"sample 3: item\['state'\]\['pose'\] is None; "
+     '.*zeros and a flag'),
+    ((torch.zeros(4), 0), r'sample 3: item\[0\] is float32 of the shape \(4,\), that of sample 1 '
+     r'float32 of the shape \(3,\): .*pad'),
+    ((torch.zeros(3), 0.5), r'sample 3: item\[1\] is float64 .*that of sample 1 int64'),
+    ((torch.zeros(3).double(), 1), r'sample 3: item\[0\] is float64'),
+    ((torch.zeros(3), 1, 2), r'sample 3: item\[2\] is int64 .*sample 1 is not there'),
+    ({'labels': 1}, r'sample 3: ')])
+def test_an_item_that_is_not_as_others_is_named_with_its_number_and_what_to_do(item, reason):
+    good = {'state': {'pose': torch.zeros(3)}, 'labels': 1} if isinstance(item, dict) else \
+        (torch.zeros(3), 1)
+    for rows in (Items([good] * 3 + [item]), ItemsHere([good] * 3 + [item], 0, 4)):
+        rows.take([0, 2])
+        with pytest.raises(TaskError, match=reason):
+            rows.take([1, 3])
+
+
+def test_numbers_in_double_precision_are_named_where_the_module_has_none():
+    rows = [({'pose': [float(k), 0.5]}, k % 2) for k in range(8)]
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(2, 2)
+
+        def forward(self, state):
+            return self.out(torch.stack(state['pose'], 1))
+
+    task = TrainingTask(Net(), cross_entropy, decaying, Items(rows), 4, 2, 1, 2)
+    with pytest.raises(TaskError, match=r"inputs\[0\]\['pose'\]\[0\].* float64, .*float32"):
+        try_task(task)
+    try_task(replace(task, module=Net().double()))
 
 
 @pytest.mark.parametrize('call, loss, reason', [

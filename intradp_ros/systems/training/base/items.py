@@ -4,13 +4,14 @@
 """Samples of a torch Dataset (what has `__len__` and `__getitem__`), collated when needed."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
 from torch.utils.data import default_collate
 
-from intradp_ros.systems.training.base.structure import taken_apart
 from intradp_ros.systems.training.base.task import TaskError
 
 Names = str | tuple[str, ...]
@@ -36,7 +37,7 @@ class Items:
 
     def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
         """Return the inputs and targets of these samples, one row each."""
-        return _collated([self.dataset[int(k)] for k in samples], self.targets)
+        return _collated([self.dataset[int(k)] for k in samples], self.targets, samples)
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,19 @@ class ItemsHere:
             raise TaskError(f'sample {out[0]} of {self.total} does not lie here, where those from '
                             f'{self.first} to {self.first + here - 1} do: say where the data lie '
                             'by --images')
-        return _collated([self.dataset[int(k) - self.first] for k in samples], self.targets)
+        return _collated([self.dataset[int(k) - self.first] for k in samples], self.targets,
+                         samples)
 
     def examples(self, count: int) -> tuple[Any, Any]:
         """Return items that show shapes and types."""
         return _collated([self.dataset[k % len(self.dataset)] for k in range(count)],
-                         self.targets)
+                         self.targets, range(self.first, self.first + count))
 
 
-def _collated(items: list[Any], targets: Names) -> tuple[Any, Any]:
+def _collated(items: list[Any], targets: Names, samples: Sequence[int]) -> tuple[Any, Any]:
+    parts = [_parts(item, sample) for item, sample in zip(items, samples, strict=True)]
+    for sample, part in zip(samples, parts):
+        _check_alike(part, sample, parts[0], samples[0])
     made: Any = default_collate(items)
     found: tuple[Any, Any] | None = None
     if isinstance(made, Mapping):
@@ -88,7 +93,47 @@ def _collated(items: list[Any], targets: Names) -> tuple[Any, Any]:
                  lost[targets] if isinstance(targets, str) else lost)
     elif isinstance(made, list | tuple) and len(made) > 1:
         found = (tuple(made[:-1]), made[-1])
-    if found is None or taken_apart(found)[1].constants:
+    if found is None:
         raise TaskError('an item of the dataset must be (input, target) or (input, input, '
                         '..., target), or a dict, of tensors or numbers')
     return found
+
+
+def _parts(item: Any, sample: int) -> dict[str, str]:
+    """Return what each part of an item is, by where it stands; TaskError if it has no columns."""
+    found = {}
+    for where, leaf in _leaves(item, 'item'):
+        if isinstance(leaf, bool | int | float):
+            leaf = np.asarray(leaf)
+        if isinstance(leaf, torch.Tensor) or \
+                isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in 'biufc':
+            found[where] = f'{str(leaf.dtype).removeprefix("torch.")} of the shape ' \
+                           f'{tuple(leaf.shape)}'
+            continue
+        what, instead = (f'a {type(leaf).__name__}', 'make it a tensor') if leaf is not None else \
+            ('None', 'give zeros and a flag in its place')
+        raise TaskError(f'sample {sample}: {where} is {what}; an item must be of tensors or '
+                        f'numbers: let the dataset leave it out, or {instead}')
+    return found
+
+
+def _leaves(whole: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(whole, Mapping):
+        for key, part in whole.items():
+            yield from _leaves(part, f'{where}[{key!r}]')
+    elif isinstance(whole, list | tuple):
+        for k, part in enumerate(whole):
+            yield from _leaves(part, f'{where}[{k}]')
+    else:
+        yield where, whole
+
+
+def _check_alike(part: Mapping[str, str], sample: int, first: Mapping[str, str],
+                 other: int) -> None:
+    """See that an item is of the same kind as another; TaskError says where it is not."""
+    for where in {**first, **part}:
+        if part.get(where) != first.get(where):
+            raise TaskError(
+                f'sample {sample}: {where} is {part.get(where, "not there")}, that of sample '
+                f'{other} {first.get(where, "is not there")}: let the dataset give all items the '
+                'same fields, shapes and types; pad what is shorter, with a mask, or crop')

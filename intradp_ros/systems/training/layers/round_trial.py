@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 import copy
 from dataclasses import dataclass
+from statistics import median
 import time
 from typing import Any
 
@@ -54,13 +55,14 @@ class Trial:
     What was seen on so many samples.
 
     `frozen` parameters have requires_grad=False; the loss reached none of `unreached` so far.
-    `hooked` have hooks.
+    `hooked` have hooks.  `reading` are the seconds that a sample takes to be read (median).
     """
 
     samples: int
     frozen: tuple[str, ...]
     unreached: tuple[str, ...]
     hooked: tuple[str, ...]
+    reading: float = 0.0
 
 
 def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
@@ -81,7 +83,8 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
                 part.eval()
     begun, tried, reached = time.monotonic(), 0, set[str]()
     before, constants = dict[str, str](), _constants(task, graph)
-    pieces, later = _pieces(task), list[tuple[Any, ...]]()
+    reading, later = list[float](), list[tuple[Any, ...]]()
+    pieces = _pieces(task, reading)
     for number, (samples, inputs, targets) in enumerate(pieces):
         if number >= LEAST and time.monotonic() - begun > SECONDS:
             break
@@ -119,11 +122,16 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
     return Trial(tried, tuple(name for name, p in task.module.named_parameters()
                               if not p.requires_grad),
                  tuple(name for name, _ in trained_parameters(task) if name not in reached),
-                 tuple(hooks.names))
+                 tuple(hooks.names), median(reading) if reading else 0.0)
 
 
-def _pieces(task: TrainingTask) -> Iterator[tuple[list[int], Any, Any]]:
-    """Yield samples from all of the data, a few at once: their numbers, inputs and targets."""
+def _pieces(task: TrainingTask,
+            reading: list[float]) -> Iterator[tuple[list[int], Any, Any]]:
+    """
+    Yield samples from all of the data, a few at once: their numbers, inputs and targets.
+
+    The seconds that one of them takes to be read are added to `reading`.
+    """
     size = max(1, min(task.grain, OF_PASS))
     if hasattr(task.data, 'examples'):  # not all of them lie here
         yield list(range(size)), *task.data.examples(size)
@@ -134,7 +142,11 @@ def _pieces(task: TrainingTask) -> Iterator[tuple[list[int], Any, Any]]:
     for first in range(pieces):  # each piece is from everywhere, too
         samples = places[first::pieces]
         samples += places[:size - len(samples)]
-        taken = [take(task.data, samples) for _ in range(2)]
+        taken = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            taken.append(take(task.data, samples))
+            reading.append((time.perf_counter() - begun) / len(samples))
         (one, structure), (two, again) = map(taken_apart, taken)
         if structure != again or not all(map(_equal, one, two)):
             raise TaskError(f'data.take returns other values each time for the samples {samples}: '

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
+from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import rows_of, taken_apart, tensors_of
 from intradp_ros.systems.training.base.task import (
     autocast_of,
@@ -55,12 +57,14 @@ def try_task(task: TrainingTask) -> None:
     if unreal := [name for name, p in named if not p.is_floating_point()]:
         raise TaskError(f'{unreal[0]} is to be trained, and is not real: keep '
                         'torch.view_as_real of complex numbers, and make them in the forward pass')
-    losses = _losses(task, module, inputs, targets)
+    doubles = _doubles(task, inputs, targets)
+    losses = _losses(task, module, inputs, targets, change=doubles)
     if not bool(torch.isfinite(losses).all()):
         raise TaskError(f'the loss of the first samples is {losses.detach().tolist()}: nothing '
                         'can be learned from that; look at the data and the initial weights')
     if losses.requires_grad:  # that of background may be a constant
-        done('the backward pass', lambda: torch.autograd.backward(losses.sum()))
+        done('the backward pass', lambda: torch.autograd.backward(losses.sum()),
+             doubles)
     least = task.batch - (task.grains - 1) * task.grain
     if least < 2 * len(losses):
         rows = [k % len(losses) for k in range(least)]
@@ -118,7 +122,10 @@ def _try_schedule(task: TrainingTask) -> None:
 def _samples(task: TrainingTask) -> tuple[Any, Any]:
     """Take samples twice; return the first two of them twice over."""
     rows = min(_TAKEN, len(task.data))
-    taken = [done('data.take', lambda: examples(task.data, rows)) for _ in range(2)]
+    numbers = list(range(rows))
+    taken = [done('data.take', lambda: examples(task.data, rows)
+                  if hasattr(task.data, 'examples') else take(task.data, numbers))
+             for _ in range(2)]
     parts = []
     for one in taken:
         if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], tuple | dict):
@@ -139,6 +146,16 @@ def _samples(task: TrainingTask) -> tuple[Any, Any]:
                         'would train on other samples; draw by the number of the sample instead')
     few = [k % rows for k in range(2)] * 2
     return rows_of(taken[0][0], few), rows_of(taken[0][1], few)
+
+
+def _doubles(task: TrainingTask, inputs: Any, targets: Any) -> str:
+    """Return what to do with parts of samples in double precision, where the module has none."""
+    types = {p.dtype for p in task.module.parameters()}
+    found = [f'{what}{keystr(path)}' for what, whole in (('inputs', inputs), ('targets', targets))
+             for path, leaf in tree_flatten_with_path(whole)[0] if leaf.dtype == torch.float64]
+    return '' if not found or torch.float64 in types else (
+        f'{", ".join(found[:3])} of the samples are float64, as Python\'s and NumPy\'s numbers '
+        'are, and no parameter is: let the dataset give torch.float32')
 
 
 def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 import hashlib
+import math
 
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import device_name
@@ -34,6 +35,8 @@ from intradp_ros.systems.training.plan.replanning import (
     linear,
     on_devices,
     runnable,
+    with_reading,
+    with_targets,
 )
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
 from intradp_ros.systems.training.plan.round_tasks import round_tasks
@@ -133,9 +136,13 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     measured = cached_table(_digest(task, graph), here, lambda: measure_layers(
         here, layer_calls(graph, task, kernels), entering(graph, task, kernels),
         partial(stage_optimiser, task), most))
-    table = on_devices(measured, {d.name: d.speed for d in topology.devices})
-    return Prepared(name, task, graph, table, topology, _shares(images or {}, len(task.data)),
-                    trial)
+    shares = _shares(images or {}, len(task.data))
+    table = with_targets(measured, sum(
+        math.prod(value.shape) * value.dtype.itemsize for value in graph.interface.wanted))
+    if not shares:
+        table = with_reading(table, trial.reading)
+    table = on_devices(table, {d.name: d.speed for d in topology.devices})
+    return Prepared(name, task, graph, table, topology, shares, trial)
 
 
 def read_images(texts: Iterable[str]) -> dict[str, float]:

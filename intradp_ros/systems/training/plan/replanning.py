@@ -269,6 +269,20 @@ def entering(graph: LayerGraph, task: TrainingTask,
     return inputs
 
 
+def with_reading(table: LayerTable, seconds: float) -> LayerTable:
+    """Return a table in which the first layer takes so long more for each sample: to read it."""
+    def slower(found: LayerTimes) -> LayerTimes:
+        return replace(found, forward=tuple((row[0] + count * seconds, *row[1:]) for count, row in
+                                            zip(found.batches, found.forward)))
+    return replace(table, times={name: slower(found) for name, found in table.times.items()})
+
+
+def with_targets(table: LayerTable, nbytes: float) -> LayerTable:
+    """Return a table in which so many bytes a sample more cross borders: its targets."""
+    first, *within, last = table.border_bytes
+    return replace(table, border_bytes=(first, *(each + nbytes for each in within), last))
+
+
 def on_devices(table: LayerTable, speeds: dict[str, float]) -> LayerTable:
     """Return a table of one device for several, each so many times as fast."""
     only = next(iter(table.times.values()))

@@ -61,14 +61,16 @@ class Part:
     grains: range
 
 
-def fan_out(plan: TrainingPlan, stage: int, micro_batch: int) -> tuple[Part, ...]:
+def fan_out(plan: TrainingPlan, stage: int, micro_batch: int,
+            behind: int | None = None) -> tuple[Part, ...]:
     """
-    Return what goes from a stage to the next, to each device what it computes there.
+    Return what goes from a stage to the next, or one behind, to each device what it computes.
 
     Gradients go the other way: a grain goes forward and back on the same devices.  A part may
     stay on no device twice, since no device has two stages.
     """
-    here, there = plan.dealt(stage, micro_batch), plan.dealt(stage + 1, micro_batch)
+    here = plan.dealt(stage, micro_batch)
+    there = plan.dealt(stage + 1 if behind is None else behind, micro_batch)
     return tuple(
         Part(a, b, range(max(have.start, want.start), min(have.stop, want.stop)))
         for a, have in here.items() for b, want in there.items()

@@ -43,6 +43,8 @@ AHEAD = 2
 WAITING_ROUNDS = 2
 #: Bytes of a snapshot that are sent at once: each wait is for one such piece.
 PIECE = 1 << 18
+#: Bytes of a target of a pass from one device.
+MOST_TARGETS = 1 << 31
 #: Seconds from which on a device has waited for what it receives.
 WAITED = 0.5e-3
 
@@ -349,13 +351,60 @@ class PlanRun:
             self._clock.idle()
         return tuple(joined[:len(entering)]), tuple(joined[len(entering):])
 
+    def _send_targets(self, number: int, targets: Tensors) -> None:
+        """Send the last stage targets of samples that were read here: nobody reads them again."""
+        group, wanted = self._groups[0], self._device.graph.interface.wanted
+        for x, value in zip(targets, wanted, strict=True):
+            if x.dim() != 1 + len(value.shape) or x.dtype != value.dtype:
+                raise TaskError(f'among the samples {self._rows_of(self._grains(number))} some '
+                                f'have targets of {x.dim() - 1} dimensions, {x.dtype}, the first '
+                                f'ones of {len(value.shape)}, {value.dtype}: let the data give '
+                                'all samples the same')
+        first = self._grains(number).start
+        for part in fan_out(self._plan, 0, number, len(self._plan.stages) - 1):
+            if part.source == self._device.name:
+                begin = self._count(range(first, part.grains.start))
+                rows = slice(begin, begin + self._count(part.grains))
+                for k, x in enumerate(targets):
+                    tag = self._sample_tag(number, k)
+                    group.send(torch.tensor(x.shape[1:], dtype=torch.int64), part.target, tag)
+                    group.send(x[rows], part.target, tag)
+
+    def _targets(self, number: int) -> Tensors:
+        """Return the targets of a pass, from those that have read its samples."""
+        group, found = self._groups[0], list[list[torch.Tensor]]()
+        asked = time.monotonic()
+        for part in fan_out(self._plan, 0, number, len(self._plan.stages) - 1):
+            if part.target != self._device.name:
+                continue
+            found.append([])
+            for k, value in enumerate(self._device.graph.interface.wanted):
+                tag = self._sample_tag(number, k)
+                shape, work = group.receive((len(value.shape),), torch.int64, part.source, tag)
+                group.wait(work, part.source)
+                whole = (self._count(part.grains), *shape.tolist())
+                if min(whole) < 0 or math.prod(whole) * value.dtype.itemsize > MOST_TARGETS:
+                    raise GroupError(f'{part.source} offers targets of the shape {whole}')
+                x, work = group.receive(whole, value.dtype, part.source, tag)
+                group.wait(work, part.source)
+                found[-1].append(x)
+        if time.monotonic() - asked > WAITED:
+            self._clock.idle()
+        return tuple(_joined(parts, self._rows_of(self._grains(number)))
+                     for parts in zip(*found))
+
     def _forward(self, number: int, begun: list[Any]) -> None:
         grains = self._grains(number)
         if not grains:
             return
         first, last = not self._place, self._place == len(self._plan.stages) - 1
-        inputs, targets = self._taken(number, first, last) if first or last else \
-            ((), ())
+        inputs, targets = self._taken(number, first, last) if first or (
+            last and self._plan.data) else ((), ())
+        if not self._plan.data and first != last:
+            if first:
+                self._send_targets(number, targets)
+            elif last:
+                targets = self._targets(number)
         entering = inputs if first else tuple(map(_cat, self._joined(begun, back=False)))
         with self._taking('F', len(self._rows_of(grains))):
             outputs = self.stage.forward(self.round, number, grains, entering)
@@ -533,6 +582,13 @@ class PlanRun:
         """Wait for the end of what is copied; its waits have ends."""
         if self._copy is not None:
             self._copy.join()
+
+
+def _joined(parts: Tensors, samples: Sequence[int]) -> torch.Tensor:
+    if len(shapes := {tuple(part.shape[1:]) for part in parts}) > 1:
+        raise TaskError(f'among the samples {samples} some have targets of the shapes '
+                        f'{sorted(shapes)}: let the data give all samples the same shape')
+    return _cat(parts)
 
 
 def _cat(rows: Tensors) -> torch.Tensor:
