@@ -12,6 +12,8 @@ import time
 import traceback
 from typing import TypeVar
 
+from intradp_ros.core.owned_errors import ends_process
+
 T = TypeVar('T')
 #: Seconds after which the same error is logged again, and between two that differ.
 SAME, OTHER = 60.0, 1.0
@@ -35,13 +37,15 @@ class Steady:
         """Return what `work` returns, or `otherwise` if it fails."""
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - whatever it is: the next turn is to come
+        except BaseException as error:  # noqa: BLE001 - whatever it is: the next turn is to come
+            if ends_process(error):
+                raise
             self.failures += 1
             with suppress(Exception):  # to say so may fail for the same reason
                 self._say(error)
             return otherwise
 
-    def _say(self, error: Exception) -> None:
+    def _say(self, error: BaseException) -> None:
         frames = traceback.extract_tb(error.__traceback__)
         place = f' ({Path(frames[-1].filename).name}:{frames[-1].lineno})' if frames else ''
         text, now = f'{type(error).__name__}: {str(error)[:500]}{place}', time.monotonic()

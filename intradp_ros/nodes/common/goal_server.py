@@ -21,6 +21,7 @@ from rclpy.action.server import ActionServer, CancelResponse, GoalResponse, Serv
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.node import Node
 
+from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.runtime.requests.admission import Fate
 
 #: Goals that one action has open; one more is rejected.  Calls of its mirror that wait at once.
@@ -36,7 +37,7 @@ class Begin(Protocol):
     `report` publishes a feedback message, `finish` ends the goal with a fate
     and a result message (a second call does nothing); both may be called from
     any thread.  Returns a function that ends the work early, with the fate
-    that it then has.  ValueError refuses the goal.
+    that it then has.  Whatever it raises refuses the goal, with the reason.
     """
 
     def __call__(self, goal: Any, report: Callable[[Any], None],
@@ -60,13 +61,15 @@ class _Work:
         """Begin the work, which may end at once."""
         try:
             cancel = begin(goal, report, self.finish)
-        except ValueError as error:
-            self.finish(Fate.REFUSED, self._result_type(reason=str(error)))
+        except BaseException as error:  # noqa: B902 - the goal's, not the executor's
+            if ends_process(error):
+                raise
+            self.finish(Fate.REFUSED, self._result_type(reason=reason_of(error)))
         else:
             with self._lock:
                 self._cancel, stopped = cancel, self._stopped
             if stopped:  # while it began
-                cancel(stopped)
+                self._end_early(stopped, cancel)
         if goal.deadline > 0:
             self._after(goal.deadline, lambda: self.stop(Fate.LATE))
 
@@ -74,8 +77,16 @@ class _Work:
         """End the work early; what has not ended after the grace ends without it."""
         with self._lock:
             cancel, self._stopped = self._cancel, fate
-        cancel(fate)
+        self._end_early(fate, cancel)
         self._after(self._grace, lambda: self.finish(fate, self._result_type(reason=fate.value)))
+
+    def _end_early(self, fate: Fate, cancel: Callable[[Fate], None]) -> None:
+        try:
+            cancel(fate)
+        except BaseException as error:  # noqa: B902 - of the work, which ends all the same
+            if ends_process(error):
+                raise
+            self.finish(fate, self._result_type(reason=reason_of(error)))
 
     def finish(self, fate: Fate, result: Any) -> None:
         with self._lock:

@@ -15,6 +15,7 @@ import math
 import threading
 import time
 
+from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import Piece, TextEnd, TextModel, TextRequest
 
@@ -63,24 +64,31 @@ class ServedText:
         return len(self._held)
 
     def set(self, model: TextModel | None) -> None:
-        """Send requests to a model from now on, those that are held first; None: to none."""
+        """Send requests to a model from now on, those that are held too; None: to none."""
         with self._lock:
             self._model = model
             waiting, self._held = (self._held, []) if model else ([], self._held)
-        now = time.monotonic()
+        if model and waiting:  # making them ready may take long: who sets the model goes on
+            threading.Thread(target=self._send, args=(model, waiting), daemon=True,
+                             name='held-requests').start()
+
+    def _send(self, model: TextModel, waiting: list[_Held]) -> None:
+        """Send requests that were held to a model."""
         for held in waiting:
-            assert model is not None
             with self._lock:
                 if held.timer:
                     held.timer.cancel()
                 if held.ended is not None:
                     continue
+            now = time.monotonic()
             remaining = held.request.remaining - (now - held.since)
             try:
                 cancel = model.submit(replace(held.request, remaining=max(0.0, remaining)),
                                       held.heard)
-            except ValueError as error:
-                held.heard(TextEnd(Fate.REFUSED, str(error)))
+            except BaseException as error:  # noqa: B902 - its own: the others go on
+                if ends_process(error):
+                    raise
+                _say(held, TextEnd(Fate.REFUSED, reason_of(error)))
                 continue
             with self._lock:
                 held.cancel = cancel
@@ -124,4 +132,13 @@ class ServedText:
         if cancel:
             cancel(fate)
         elif waits and first:
-            held.heard(TextEnd(fate, NO_PLAN, seconds=time.monotonic() - held.since))
+            _say(held, TextEnd(fate, NO_PLAN, seconds=time.monotonic() - held.since))
+
+
+def _say(held: _Held, end: TextEnd) -> None:
+    """Say how a request ended; an error of who hears it is its own."""
+    try:
+        held.heard(end)
+    except BaseException as error:  # noqa: B902
+        if ends_process(error):
+            raise

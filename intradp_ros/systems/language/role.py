@@ -14,6 +14,7 @@ from torch import Tensor
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanError, PlanId
+from intradp_ros.core.owned_errors import reason_of
 from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
 from intradp_ros.systems.language.block_math import LibraryBlocks
@@ -153,7 +154,12 @@ class LanguageRole(Role):
             return  # a PING that was answered
         if plan is None:
             raise MalformedFrameError(f'plan {id_} is not held', 'epoch')
-        self._models[plan.model].engine.handle(peer, id_, frame)
+        try:
+            self._models[plan.model].engine.handle(peer, id_, frame)
+        except MalformedFrameError:
+            raise
+        except Exception as error:  # noqa: B902 - the frame's, not the channel's
+            raise MalformedFrameError(reason_of(error), 'frame') from error
 
     def weight_bytes(self, id_: PlanId) -> int:
         """Return the bytes of weights that a plan reads here in a round; 0 if it is not held."""

@@ -12,6 +12,7 @@ import time
 
 from intradp_ros.blobs.direct_read import Slot
 from intradp_ros.blobs.store import BlobStore, HEADER_BYTES
+from intradp_ros.core.owned_errors import reason_of
 from intradp_ros.core.steady import Steady
 from intradp_ros.systems.language.manifest import BlockFile, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
@@ -123,8 +124,9 @@ class Loader:
                 if found is None or found.data.nbytes != file.nbytes:
                     raise OSError(f'block {block} ({file.digest[:12]}) is not in '
                                   f'{self.store.folder}')
-            except Exception as failure:  # noqa: B902 - what waits for the block raises it
-                error = failure
+            except BaseException as failure:  # noqa: B902 - what waits for the block raises it
+                error = failure if isinstance(failure, Exception) else RuntimeError(
+                    reason_of(failure))
             stop = time.perf_counter()
             self.seconds, self.nbytes = self.seconds + stop - start, self.nbytes + file.nbytes
             steady.do(partial(self.reading, block, start, stop), None)
