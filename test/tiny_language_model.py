@@ -15,8 +15,12 @@ TEMPLATE = ("{% for message in messages %}<{{ message['role'] }}>{{ message['con
             "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}")
 
 
-def save_tiny_model(folder: Path, seed: int = 0, context: int = 256) -> Path:
-    """Write a Llama of 3 layers with grouped queries in the manner of `save_pretrained`."""
+def save_tiny_model(folder: Path, seed: int = 0, context: int = 256, padding: int = 0) -> Path:
+    """
+    Write a Llama of 3 layers with grouped queries in the manner of `save_pretrained`.
+
+    Its matrices have `padding` rows more than the tokenizer has tokens.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -30,7 +34,7 @@ def save_tiny_model(folder: Path, seed: int = 0, context: int = 256) -> Path:
     torch.manual_seed(seed)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
         hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=len(fast), max_position_embeddings=context,
+        num_key_value_heads=2, vocab_size=len(fast) + padding, max_position_embeddings=context,
         eos_token_id=fast.eos_token_id, initializer_range=0.3))
     model.save_pretrained(folder)
     return folder

@@ -170,6 +170,14 @@ class Admission:
         """Return how many requests are served."""
         return len(self._serving)
 
+    def holds(self, number: int) -> bool:
+        """Return whether a request waits or is served."""
+        return number in self._waiting or number in self._serving
+
+    def serves(self, number: int) -> bool:
+        """Return whether a request is served."""
+        return number in self._serving
+
     def counts(self) -> Mapping[Fate, int]:
         """Return how many requests had each fate."""
         return dict(self._counts)

@@ -19,41 +19,63 @@ from intradp_ros.runtime.requests.admission import Fate
 
 #: Messages of a chat, characters of a prompt, tokens of an answer, stop texts, characters of one.
 MAX_MESSAGES, MAX_PROMPT, MAX_TOKENS, MAX_STOPS, MAX_STOP = 1024, 1 << 20, 1 << 20, 16, 256
-#: Characters of a JSON schema.
-MAX_SCHEMA = 1 << 16
+#: Characters of a JSON schema; tokens with a bias, or that end an answer; likely ones reported.
+MAX_SCHEMA, MAX_BIASES, MAX_LOGPROBS = 1 << 16, 1024, 20
 ROLES = ('system', 'user', 'assistant')
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is drawn: the likeliest at temperature 0, else among `top_k` and `top_p`."""
+    """
+    How a token is drawn: the likeliest at temperature 0, else among `top_k`, `top_p` and `min_p`.
 
-    temperature: float = 0.0
+    None is what the model's own configuration prefers.
+    """
+
+    temperature: float | None = 0.0
     #: 0: among all.
-    top_k: int = 0
-    top_p: float = 1.0
+    top_k: int | None = 0
+    top_p: float | None = 1.0
     seed: int = 0
+    #: Least chance, as a part of the likeliest one's.
+    min_p: float | None = 0.0
+    #: Divides what tokens of prompt and answer have: above 1 they come less often.
+    repetition_penalty: float | None = None
+    #: Taken away from each token of the answer, once, and for each time it is there.
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    #: Added to the logits of tokens.
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError if a number is out of its range."""
-        within('temperature', self.temperature, 0.0, 10.0)
-        within('top_k', self.top_k, 0, 1 << 30)
-        within('top_p', self.top_p, 1e-6, 1.0)
+        for name, low, high in (
+                ('temperature', 0.0, 100.0), ('top_k', 0, 1 << 30), ('top_p', 1e-6, 1.0),
+                ('min_p', 0.0, 1.0), ('repetition_penalty', 1e-3, 1e3)):
+            if (value := getattr(self, name)) is not None:
+                within(name, value, low, high)
         within('seed', self.seed, 0, (1 << 64) - 1)
+        within('presence_penalty', self.presence_penalty, -100.0, 100.0)
+        within('frequency_penalty', self.frequency_penalty, -100.0, 100.0)
+        within('tokens of logit_bias', len(self.logit_bias), 0, MAX_BIASES)
+        for token, bias in self.logit_bias:
+            within('a token of logit_bias', token, 0, 1 << 30)
+            within('logit_bias', bias, -1000.0, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message of a chat."""
+    """One message of a chat; `more` are further texts that templates read, by name."""
 
     role: str
     content: str
+    more: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
     """
-    A prompt to continue, or a chat to answer.
+    A prompt to continue, as text or tokens, or a chat to answer.
 
     Raises
     ------
@@ -62,8 +84,8 @@ class TextRequest:
 
     """
 
-    prompt: str | tuple[ChatTurn, ...]
-    #: None: as many as the model's context has room for.
+    prompt: str | tuple[ChatTurn, ...] | tuple[int, ...]
+    #: None: as many as the model prefers, or its context has room for.
     max_tokens: int | None = None
     sampling: Sampling = Sampling()
     #: Texts that end the answer; they are not part of it.
@@ -76,28 +98,39 @@ class TextRequest:
     priority: int = 0
     #: Who asks, for limits by client.
     client: str = ''
+    #: Tokens before which nothing ends the answer; None: as the model prefers.
+    min_tokens: int | None = None
+    #: Whether tokens that end an answer are tokens like others; tokens that end it as well.
+    ignore_ends: bool = False
+    stop_tokens: tuple[int, ...] = ()
+    #: What the chat template is told: a JSON object, or ''.
+    template_options: str = ''
+    #: Whether the template begins an answer, or goes on with the last message.
+    generation_prompt: bool = True
+    continue_final: bool = False
+    #: Whether a prompt gets the tokens that texts begin with; special ones are left out of texts.
+    special_tokens: bool = True
+    skip_special_tokens: bool = True
+    #: How many likely tokens are reported with each one; None: not even its own chance.
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         """Look at all limits."""
-        if isinstance(self.prompt, str):
-            texts, length = [self.prompt], len(self.prompt)
-        else:
-            within('messages', len(self.prompt), 1, MAX_MESSAGES)
-            texts = [turn.content for turn in self.prompt]
-            length = sum(map(len, texts))
-            for turn in self.prompt:
-                if turn.role not in ROLES:
-                    raise ValueError(f'role {turn.role[:20]!r} is none of {", ".join(ROLES)}')
+        texts, length = self._texts()
         if not length:
             raise ValueError('the prompt is empty')
         within('characters of the prompt', length, 1, MAX_PROMPT)
         if self.max_tokens is not None:
             within('max_tokens', self.max_tokens, 1, MAX_TOKENS)
+        within('min_tokens', self.min_tokens or 0, 0, MAX_TOKENS)
         within('stop texts', len(self.stop), 0, MAX_STOPS)
         for text in self.stop:
             within('characters of a stop text', len(text), 1, MAX_STOP)
+        within('stop tokens', len(self.stop_tokens), 0, MAX_BIASES)
         within('characters of the schema', len(self.schema), 0, MAX_SCHEMA)
-        for text in (*texts, *self.stop, self.schema):
+        within('characters of template options', len(self.template_options), 0, MAX_SCHEMA)
+        within('logprobs', self.logprobs or 0, 0, MAX_LOGPROBS)
+        for text in (*texts, *self.stop, self.schema, self.template_options):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -107,6 +140,36 @@ class TextRequest:
             raise ValueError(f'the deadline is in {self.remaining} s: it must not be negative')
         within('priority', self.priority, -(1 << 31), (1 << 31) - 1)
 
+    def _texts(self) -> tuple[list[str], int]:
+        """Return the texts of the prompt, and its characters (of tokens: their number)."""
+        if isinstance(self.prompt, str):
+            return [self.prompt], len(self.prompt)
+        turns = [turn for turn in self.prompt if isinstance(turn, ChatTurn)]
+        if len(turns) < len(self.prompt):
+            return [], len(self.prompt)
+        within('messages', len(turns), 1, MAX_MESSAGES)
+        for turn in turns:
+            if turn.role not in ROLES:
+                raise ValueError(f'role {turn.role[:20]!r} is none of {", ".join(ROLES)}')
+        texts = [text for turn in turns for text in (
+            turn.content, *(text for pair in turn.more for text in pair))]
+        return texts, sum(map(len, texts))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChance:
+    """
+    A token that was drawn, as it is written by itself, and the logarithm of its chance.
+
+    `likely` are the likeliest tokens at its place, as texts, with theirs; chances are those of
+    the model, before temperature and penalties.
+    """
+
+    token: int
+    text: str
+    logarithm: float
+    likely: tuple[tuple[int, str, float], ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -114,6 +177,8 @@ class Piece:
 
     text: str
     tokens: tuple[int, ...]
+    #: Of these tokens, where the request asks for them.
+    chances: tuple[TokenChance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

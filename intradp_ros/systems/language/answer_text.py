@@ -1,51 +1,121 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens of an answer become text, piece by piece; stop texts end it."""
+"""
+Tokens of an answer become text, piece by piece; stop texts end it.
+
+Prompt and answer together are what the library makes of all tokens: the first blank of an
+answer is kept, and so is one behind a special token that is not written.  So tokens are
+decoded with some of those before them, and what later tokens may change is held back: bytes
+that are no whole character yet, and blanks that the library takes away before some marks.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+import re
+from typing import Any
 
 #: What a tokenizer writes for bytes that are no whole character yet.
 _INCOMPLETE = '\ufffd'
-#: Tokens after which an incomplete character is written as it is.
-_PATIENCE = 8
+#: Beginnings of what the library writes without its first blank, where it does so at all.
+_BEFORE_MARKS = (' ', " '", ' n', " n'", " 'v", " 'r")
+_BYTE = re.compile(r'<0x[0-9A-Fa-f]{2}>')
+#: Tokens of a prompt that give its answer context, at least.
+_CONTEXT = 8
+
+
+@dataclass(frozen=True)
+class TokenTexts:
+    """
+    How tokens become text: `decode` some of them.
+
+    A run of `single` tokens, a byte each, is whole characters or none, as all of it says; a
+    decoder that `cleans` takes blanks away.
+    """
+
+    decode: Callable[[Sequence[int]], str]
+    single: frozenset[int] = frozenset()
+    cleans: bool = False
+
+    def context(self, prompt: Sequence[int]) -> list[int]:
+        """Return the last tokens of a prompt, so many that what follows is decoded right."""
+        count = _CONTEXT
+        while count < len(prompt):
+            text = self.decode(prompt[-count:])
+            if text.strip() and _INCOMPLETE not in text \
+                    and self.decode(prompt[-2 * count:]).endswith(text):
+                break
+            count *= 2
+        return list(prompt[-count:])
+
+
+def token_texts(tokenizer: Any, skip_special: bool = True) -> TokenTexts:
+    """Return how tokens of a tokenizer of `transformers` become text."""
+    vocabulary = tokenizer.get_vocab()
+    single = frozenset(number for token, number in vocabulary.items() if _BYTE.fullmatch(token))
+    return TokenTexts(
+        lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=skip_special)),
+        single, bool(getattr(tokenizer, 'clean_up_tokenization_spaces', False)))
 
 
 class AnswerText:
     """
-    The text of an answer, while tokens come.
+    The text of an answer to a prompt, while tokens come.
 
-    `decode` makes text of tokens.  Text that may be the beginning of a stop text is held
-    back until that is known.
+    Text that may be the beginning of a stop text is held back until that is known.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], stop: tuple[str, ...]) -> None:
-        self._decode, self._stop = decode, stop
-        self._tokens: list[int] = []
-        self._given = self._read = 0  # tokens whose text is out; those that gave it context
+    def __init__(self, texts: TokenTexts, stop: tuple[str, ...] = (),
+                 prompt: Sequence[int] = ()) -> None:
+        self._texts, self._stop = texts, stop
+        self._tokens = texts.context(prompt)
+        self._read, self._mark = 0, len(self._tokens)  # of what is decoded; where it may begin
+        self._shown = len(texts.decode(self._tokens).rstrip(_INCOMPLETE)) if self._tokens else 0
         self._held = ''
         self.stopped = False
 
-    def add(self, token: int) -> str:
-        """Take a token; return the text that is certain now."""
+    def add(self, token: int, stops: bool = True) -> str:
+        """Take a token; return the text that is certain now.  It may not stop unless `stops`."""
         self._tokens.append(token)
-        before = self._decode(self._tokens[self._read:self._given])
-        after = self._decode(self._tokens[self._read:])
-        if after.endswith(_INCOMPLETE) and len(self._tokens) - self._given < _PATIENCE:
+        if token in self._texts.single:
             return ''
-        self._read, self._given = self._given, len(self._tokens)
-        return self._certain(self._held + after[len(before):])
+        text = self._texts.decode(self._tokens[self._read:])
+        new = text[self._shown:self._certain(text)]
+        self._shown += len(new)
+        if new and self._shown == len(text):
+            self._move(text)
+        return self._unstopped(self._held + new, stops)
 
     def end(self) -> str:
         """Return the text that was held back."""
-        rest = self._decode(self._tokens[self._read:])[
-            len(self._decode(self._tokens[self._read:self._given])):]
-        text, self._held = self._held + rest, ''
-        self._given = self._read = len(self._tokens)
-        return '' if self.stopped else text
+        if self.stopped:
+            return ''
+        text = self._texts.decode(self._tokens[self._read:])
+        text, self._held, self._shown = self._held + text[self._shown:], '', len(text)
+        text = self._unstopped(text, True) + self._held
+        return text
 
-    def _certain(self, text: str) -> str:
+    def _certain(self, text: str) -> int:
+        """Return how many characters of a text no later token changes."""
+        end = len(text) - text.endswith(_INCOMPLETE)
+        if self._texts.cleans:
+            end -= max((len(mark) for mark in _BEFORE_MARKS if text[:end].endswith(mark)),
+                       default=0)
+        return end
+
+    def _move(self, text: str) -> None:
+        """Decode fewer tokens from now on, if that makes the same text of them."""
+        later = self._texts.decode(self._tokens[self._mark:])
+        if later.strip() and _INCOMPLETE not in later and text.endswith(later):
+            self._read, self._shown = self._mark, len(later)
+        self._mark = len(self._tokens)
+
+    def _unstopped(self, text: str, stops: bool) -> str:
+        """Return what is certain of a text with regard to stop texts; keep the rest."""
+        if not stops:
+            self._held = ''
+            return text
         found = [at for stop in self._stop if (at := text.find(stop)) >= 0]
         if found:
             self.stopped, self._held = True, ''

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.core.owned_errors import reason_of
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.systems.language.actions import (
@@ -78,6 +79,9 @@ class Asks(Protocol):
 
     def late(self, seconds: float) -> bool:
         """Return whether hidden states that were awaited for so long will not come any more."""
+
+    def broke(self, reason: str, lane: int | None, certain: bool) -> None:
+        """Learn that a round failed; that is `certain` of an error, not of what did not come."""
 
     def anew(self, plan: SegmentPlan) -> int:
         """Begin anew: keys and values are lost; return the step of a plan to begin with."""
@@ -151,6 +155,7 @@ class StageEngine:
         self._lane_runs: dict[int, LaneRun] = {}
         self._hidden: dict[int, Tensor] = {}
         self._waits: dict[int, tuple[float, ...]] = {}
+        self._lane: int | None = None  # that is computed
         self._noted = 0.0  # of the seconds that this device waited for its disk
         self._changed = threading.Condition()
         self._closed = False
@@ -230,18 +235,27 @@ class StageEngine:
         self._thread.join()
 
     def _run(self) -> None:
-        steady = Steady(self._thread.name)
+        steady, failed = Steady(self._thread.name), 0
         while not self._closed:
+            rounds, self._lane = self.meter.rounds, None
             try:
                 with torch.inference_mode():
                     self._go_on()
             except GivenUp:
                 continue
-            except Exception as error:  # noqa: B902 - the thread lives on, and tries again
-                self._program = None
-                steady.do(partial(self._failed, f'{type(error).__name__}: {error}'), None)
+            except BaseException as error:  # noqa: B902 - it has an owner: not this loop
+                failed = 0 if self.meter.rounds > rounds else failed + 1
+                self._fell(error, steady)
                 with self._changed:
-                    self._changed.wait(_PAUSE)
+                    self._changed.wait_for(lambda: self._closed, _PAUSE if failed > 1 else 0.0)
+
+    def _fell(self, error: BaseException, steady: Steady) -> None:
+        """Let whom it belongs to know of an error; the plan is begun anew."""
+        self._program = None
+        reason = reason_of(error)
+        steady.do(partial(self._failed, reason), None)
+        if self.asks:
+            steady.do(partial(self.asks.broke, reason, self._lane, True), None)
 
     def _go_on(self) -> None:
         """Wait for a plan, and compute its rounds until something else is wanted."""
@@ -340,6 +354,7 @@ class StageEngine:
 
     def _one_round(self, program: _Program) -> _Program:
         """Compute a round; return the program for the next one."""
+        self._lane = None
         if self.asks:
             self._lanes = self.asks.begin(self._ended)
             if not self._lanes and not self._ended:
@@ -362,6 +377,7 @@ class StageEngine:
         return program
 
     def _do(self, program: _Program, action: Action) -> None:
+        self._lane = getattr(action, 'lane', None)
         if isinstance(action, Run):
             start = time.perf_counter()
             hidden = self._hidden[action.lane]
@@ -446,7 +462,11 @@ class StageEngine:
         with self._changed:
             while key not in held.arrived:
                 waited = time.perf_counter() - start
-                if self._over(program, key[0]) or self.asks and self.asks.late(waited):
+                if self._over(program, key[0]):
+                    raise GivenUp
+                if self.asks and self.asks.late(waited):
+                    self.asks.broke(f'hidden states did not come for {waited:.1f} s: devices of '
+                                    'the plan did not compute them', None, False)
                     raise GivenUp
                 self._changed.wait(_LOOK)
             passing = held.arrived.pop(key)

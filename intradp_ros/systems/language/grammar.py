@@ -4,9 +4,10 @@
 """Answers that meet a JSON schema: which tokens may come next, by llguidance."""
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Collection
+from contextlib import suppress
+from copy import copy
 import importlib
-import json
 from typing import Any
 
 import torch
@@ -14,54 +15,99 @@ from torch import Tensor
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.language.families import MissingPackageError
+from intradp_ros.systems.language.schema_trial import compiled, SchemaTrial
+
+
+class Grammars:
+    """
+    Makes grammars of schemas for one model.
+
+    `vocabulary` is the number of the model's logits, which may be more than its tokenizer has
+    tokens; `ends` are the tokens that end an answer.  What is costly, the tokens, is made at the
+    first grammar, or by `prepare`.
+    """
+
+    def __init__(self, tokenizer: Any, vocabulary: int, ends: Collection[int] = ()) -> None:
+        self._tokenizer, self._vocabulary = tokenizer, vocabulary
+        self._size = max(len(tokenizer), vocabulary)
+        self._ends = sorted(end for end in ends if end < self._size)
+        self._made: tuple[Any, Any, SchemaTrial] | None = None
+
+    def prepare(self) -> None:
+        """Make what all grammars share, if llguidance is there."""
+        with suppress(MissingPackageError, ValueError):
+            self._shared()
+
+    def make(self, schema: str) -> Grammar:
+        """
+        Return a grammar.
+
+        Raises
+        ------
+        ValueError
+            If the schema is none that is understood, or costs too much.
+        MissingPackageError
+            If llguidance is not installed.
+
+        """
+        library, tokens, trial = self._shared()
+        trial.check(schema)
+        return Grammar(compiled(library, tokens, schema), tokens.vocab_size, self._vocabulary)
+
+    def close(self) -> None:
+        """End the process that tries schemas."""
+        if self._made:
+            self._made[2].close()
+
+    def _shared(self) -> tuple[Any, Any, SchemaTrial]:
+        if self._made is None:
+            try:
+                library = importlib.import_module('llguidance')
+            except ModuleNotFoundError as error:
+                raise MissingPackageError(f'answers by a schema need the package {error.name}: '
+                                          f'{pip_install("language")}') from None
+            backend = getattr(self._tokenizer, 'backend_tokenizer', None)
+            if backend is None:
+                raise ValueError('answers by a schema need a tokenizer of the library tokenizers')
+            backend = copy(backend)
+            backend.no_padding()
+            backend.no_truncation()
+            text, ends = backend.to_str(), self._ends or None
+            self._made = (library, library.LLTokenizer(text, n_vocab=self._size, eos_token=ends),
+                          SchemaTrial(text, self._size, self._ends))
+        return self._made
 
 
 class Grammar:
-    """
-    A schema, and how far an answer has come in it.
+    """A schema, and how far an answer has come in it; made by `Grammars`."""
 
-    Raises
-    ------
-    ValueError
-        If the schema is none that is understood.
-    MissingPackageError
-        If llguidance is not installed.
-
-    """
-
-    def __init__(self, tokenizer: Any, schema: str) -> None:
-        try:
-            library = importlib.import_module('llguidance')
-            bridge = importlib.import_module('llguidance.hf')
-            self._torch = importlib.import_module('llguidance.torch')
-        except ModuleNotFoundError as error:
-            raise MissingPackageError(f'answers by a schema need the package {error.name}: '
-                                  f'{pip_install("language")}') from None
-        try:
-            if not isinstance(json.loads(schema), dict | bool):
-                raise ValueError('a schema is a JSON object')
-            grammar = library.LLMatcher.grammar_from_json_schema(schema)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f'the schema cannot be used: {str(error)[:300]}') from None
-        self._tokens = _tokens(bridge, tokenizer)
-        self._matcher = library.LLMatcher(self._tokens, grammar)
-        if why := self._matcher.get_error():
-            raise ValueError(f'the schema cannot be used: {str(why)[:300]}')
-        self._mask = self._torch.allocate_token_bitmask(1, self._tokens.vocab_size)
+    def __init__(self, matcher: Any, tokens: int, vocabulary: int) -> None:
+        self._matcher, self._vocabulary = matcher, vocabulary
+        self._mask = torch.zeros(-(-tokens // 32), dtype=torch.int32)
 
     def allowed(self) -> Tensor:
-        """Return which tokens may come next (vocabulary, bool)."""
-        self._torch.fill_next_token_bitmask(self._matcher, self._mask, 0)
-        bits = self._mask[0].unsqueeze(1) >> torch.arange(32, dtype=torch.int32)
-        allowed: Tensor = (bits & 1).bool().view(-1)[:self._tokens.vocab_size]
+        """
+        Return which tokens may come next (vocabulary, bool).
+
+        Raises
+        ------
+        ValueError
+            If the schema turns out to cost too much.
+
+        """
+        self._matcher.unsafe_compute_mask_ptr(self._mask.data_ptr(), self._mask.nbytes)
+        self._check()
+        bits = self._mask.unsqueeze(1) >> torch.arange(32, dtype=torch.int32)
+        allowed: Tensor = (bits & 1).bool().view(-1)[:self._vocabulary]
         return allowed
 
     def take(self, token: int) -> bool:
         """Go on with a token that was allowed; return whether the answer is complete."""
         self._matcher.consume_token(token)
+        self._check()
         return bool(self._matcher.is_stopped())
 
-
-@lru_cache(1)
-def _tokens(bridge: Any, tokenizer: Any) -> Any:
-    return bridge.from_tokenizer(tokenizer)
+    def _check(self) -> None:
+        if why := self._matcher.get_error():
+            raise ValueError('the schema cannot be gone on with: '
+                             + ' '.join(str(why).split())[:300])

@@ -15,7 +15,8 @@ Threads: `submit`, cancelling and `state` from any; the engine's thread calls wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 import math
 import threading
@@ -25,15 +26,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.requests.admission import Admission, AdmissionLimits, Fate, Ticket
-from intradp_ros.runtime.requests.text_requests import Piece, Sampling, TextEnd, TextRequest
+from intradp_ros.runtime.requests.text_requests import (
+    Piece,
+    Sampling,
+    TextEnd,
+    TextRequest,
+    TokenChance,
+)
 from intradp_ros.systems.language.answer_text import AnswerText
 from intradp_ros.systems.language.grammar import Grammar
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
-from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.page_table import page_names, PageTable
-from intradp_ros.systems.language.sampler import draw
+from intradp_ros.systems.language.prompts import Prompts
+from intradp_ros.systems.language.sampler import adjusted, draw, log_chances
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 Heard = Callable[[Piece | TextEnd], None]
@@ -45,6 +54,8 @@ BRAKE = 0.05
 _GUESS_PROMPT, _GUESS_TOKEN = 0.0, 0.0
 _SMOOTHING = 0.2
 _LOOK = 0.05
+#: Failures of rounds from which on their requests are computed one at a time; an error is so many.
+_CERTAIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,9 @@ class _Request:
     text: AnswerText | None
     grammar: Grammar | None
     asked: float
+    ends: frozenset[int]
+    least: int = 0
+    logprobs: int | None = None
     pages: tuple[int, ...] = ()
     names: list[bytes] = field(default_factory=list)
     computed: int = 0
@@ -90,6 +104,10 @@ class _Request:
     over: bool = False
     finish: str = ''
     logits: list[Tensor] | None = None
+    #: Failures of rounds with it since it got on, when the first was, and how far it must get.
+    failures: int = 0
+    failed_first: float = math.inf
+    failed_at: int = 0
 
     @property
     def answer(self) -> int:
@@ -137,6 +155,8 @@ class Head:
         self._embed, self._logits = embed, logits
         self._admission = Admission(policy.limits)
         self._requests: dict[int, _Request] = {}
+        self._ended: deque[tuple[int, Fate, str, float]] = deque()  # of which nobody heard yet
+        self._forgotten: dict[int, str] = {}  # refused, and unknown to the admission
         self._withdrawn: deque[tuple[int, Fate]] = deque()  # filled without a lock
         self._lanes: list[list[_Request]] = []
         self._paused: list[_Request] = []  # those that wait for pages in the middle
@@ -144,16 +164,14 @@ class Head:
         self._table = PageTable(0)
         self._plan: SegmentPlan | None = None
         self._step = self._wanted_step = 0
-        self._progressed = time.monotonic()
+        self._progressed = self._got_on = time.monotonic()
         self._idle_since = math.inf
         self._devices = 1
         self._state = HeadState()
         self._longest = 0.0
         self._begun: dict[int, float] = {}
         self._prompt_seconds, self._token_seconds = _GUESS_PROMPT, _GUESS_TOKEN
-        self._ends = frozenset(manifest.generation.get('eos_token_id', ()))
-        if not self._ends and tokenizer is not None and tokenizer.eos_token_id is not None:
-            self._ends = frozenset((tokenizer.eos_token_id,))
+        self._prompts = Prompts(manifest, tokenizer)
         self._changed = threading.Condition(threading.RLock())
         self._closed = False
         self._clock = threading.Thread(target=self._look, name='head-deadlines', daemon=True)
@@ -174,20 +192,9 @@ class Head:
             If the prompt is longer than the context, or the schema is none.
 
         """
-        if self.tokenizer is None:
-            raise ValueError('this model has no tokenizer')
-        if isinstance(request.prompt, str):
-            tokens = self.tokenizer(request.prompt).input_ids
-        else:
-            if not self.tokenizer.chat_template:
-                raise ValueError('this model has no chat template: send a prompt, not messages')
-            tokens = self.tokenizer.apply_chat_template(
-                [{'role': turn.role, 'content': turn.content} for turn in request.prompt],
-                add_generation_prompt=True, tokenize=True, return_dict=False)
-        grammar = Grammar(self.tokenizer, request.schema) if request.schema else None
-        return self.submit_tokens(
-            list(tokens), heard, request.max_tokens, request.sampling, request.stop, grammar,
-            request.remaining, request.priority, request.client)
+        tokens = self._prompts.tokens(request)
+        grammar = self._prompts.grammar(request.schema)
+        return self._taken(request, tokens, heard, grammar)
 
     def submit_tokens(self, tokens: Sequence[int], heard: Heard, max_tokens: int | None = None,
                       sampling: Sampling = Sampling(), stop: tuple[str, ...] = (),
@@ -203,26 +210,49 @@ class Head:
             If the prompt is empty, or longer than the context.
 
         """
+        request = TextRequest(tuple(tokens), max_tokens or None, sampling, stop,
+                              remaining=remaining, priority=priority, client=client)
+        return self._taken(request, list(tokens), heard, grammar, logits)
+
+    def _taken(self, asked: TextRequest, tokens: list[int], heard: Heard,
+               grammar: Grammar | None, logits: list[Tensor] | None = None,
+               ) -> Callable[[Fate], None]:
+        prefers, prompts = self.manifest.generation, self._prompts
         room = self.manifest.context - len(tokens)
         if not tokens or room < 1:
             raise ValueError(f'a prompt of {len(tokens)} tokens: this model takes 1 to '
                              f'{self.manifest.context - 1}')
-        vocabulary = int(self.manifest.config['vocab_size'])
-        if not all(0 <= token < vocabulary for token in tokens):
-            raise ValueError(f'a token that is not within 0..{vocabulary - 1}')
-        most = min(room, max_tokens or room)
-        text = None if self.tokenizer is None else AnswerText(
-            lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)), stop)
+        biased = [token for token, _ in asked.sampling.logit_bias]
+        if not all(0 <= token < prompts.vocabulary for token in (
+                *tokens, *asked.stop_tokens, *biased)):
+            raise ValueError(f'a token that is not within 0..{prompts.vocabulary - 1}')
+        wanted = asked.max_tokens or prefers.get('max_new_tokens')
+        most = min(room, wanted or room)
+        least = prefers.get('min_new_tokens', 0) if asked.min_tokens is None else asked.min_tokens
+        if least > most:
+            raise ValueError(f'min_tokens is {least}, but an answer has at most {most} tokens')
+        if grammar and (asked.ignore_ends or asked.min_tokens):
+            raise ValueError('an answer that meets a schema ends with it: ignore_eos and '
+                             'min_tokens do not go with one')
+        text = prompts.text(asked, tokens)
+        sampling = prompts.sampling(asked.sampling)
+        ends = frozenset(asked.stop_tokens) | (
+            frozenset() if asked.ignore_ends else prompts.ends)
         now = time.monotonic()
         with self._changed:
-            expected = most if max_tokens else min(most, ASSUMED_TOKENS)
+            if self._closed:
+                heard(TextEnd(Fate.REFUSED, 'the head stops', prompt_tokens=len(tokens)))
+                return lambda fate: None
+            expected = most if wanted else min(most, ASSUMED_TOKENS)
             ticket = self._admission.ask(
-                now, client, len(tokens) * self._prompt_seconds + expected * self._token_seconds,
-                remaining, priority)
-            request = _Request(ticket, heard, list(tokens), len(tokens), most, sampling, text,
-                               grammar, now, logits=logits)
+                now, asked.client,
+                len(tokens) * self._prompt_seconds + expected * self._token_seconds,
+                asked.remaining, asked.priority)
+            request = _Request(ticket, heard, tokens, len(tokens), most, sampling, text, grammar,
+                               now, ends, least, asked.logprobs, logits=logits)
             self._requests[ticket.number] = request
-            self._admit()
+            with self._owned(request):
+                self._admit()
             self._changed.notify_all()
 
         return lambda fate: self._withdrawn.append((ticket.number, fate))
@@ -252,6 +282,11 @@ class Head:
             self._report_ends()
             self._changed.notify_all()
         self._clock.join()
+        self._prompts.close()
+
+    def prepare(self) -> None:
+        """Make beforehand what a first request with a schema would wait for."""
+        self._prompts.prepare()
 
     # What the engine asks for (engine.Asks).
 
@@ -269,25 +304,30 @@ class Head:
 
     def embed(self, lane: int) -> tuple[Lane, Tensor]:
         """Return what a lane computes next: a token of each request, and chunks of prompts."""
-        parts, ids, flight = [], [], []
+        flight: list[tuple[_Request, Part]] = []
         with self._changed:
             self._lanes[lane] = [r for r in self._lanes[lane] if not r.over]
             budget = self.policy.chunk
             for request in tuple(self._lanes[lane]):
-                left = len(request.tokens) - request.computed
-                count = left if left == 1 else min(left, budget)
-                if not count or not self._has_room(request, request.computed + count):
-                    continue
-                budget -= count if left > 1 else 0
-                stop = request.computed + count
-                part = Part(request.computed, count, request.pages[:-(-stop // PAGE)],
-                            stop == len(request.tokens))
-                ids += request.tokens[request.computed:stop]
-                request.computed = stop
-                parts.append(part)
-                flight.append((request, part))
+                with self._owned(request):
+                    left = len(request.tokens) - request.computed
+                    count = left if left == 1 else min(left, budget)
+                    if not count or not self._has_room(request, request.computed + count):
+                        continue
+                    budget -= count if left > 1 else 0
+                    stop = request.computed + count
+                    flight.append((request, Part(
+                        request.computed, count, request.pages[:-(-stop // PAGE)],
+                        stop == len(request.tokens))))
+                    request.computed = stop
             self._flight[lane], self._begun[lane] = flight, time.monotonic()
-        return Lane(tuple(parts)), self._embed(torch.tensor(ids, dtype=torch.long))
+        found = self._each(self._embed, flight, lambda request, part: torch.tensor(
+            request.tokens[part.start:part.stop], dtype=torch.long))
+        with self._changed:
+            kept = self._flight[lane] = [pair for pair, _ in found]
+        if not kept:
+            return Lane(()), torch.zeros(0, self.manifest.width, dtype=COMPUTED)
+        return Lane(tuple(part for _, part in kept)), torch.cat([hidden for _, hidden in found])
 
     def sample(self, lane: int, hidden: Tensor) -> None:
         """Draw a token for each request of a lane whose tokens were all computed."""
@@ -295,16 +335,23 @@ class Head:
         now = self._progressed = time.monotonic()
         seconds = now - self._begun[lane]
         self._longest = max(seconds, self._longest * (1 - _SMOOTHING))
-        wanted = [request for request, part in flight if part.wanted]
-        logits = self._logits(hidden) if wanted else hidden
+        wanted = [pair for pair in flight if pair[1].wanted]
+        rows = {id(request): row for row, (request, _) in enumerate(wanted)}
+        logits = self._each(self._logits, wanted, lambda request, part: hidden[
+            rows[id(request)]:rows[id(request)] + 1])
         tokens = sum(part.count for _, part in flight)
         with self._changed:
             for request, part in flight:
+                if part.stop >= request.failed_at:
+                    request.failures = request.failed_at = 0
+                    request.failed_first, self._got_on = math.inf, now
                 if not request.over and (part.count > 1 or part.stop % PAGE == 0):
-                    self._name(request, part.stop)
-            for row, request in enumerate(wanted):
+                    with self._owned(request):
+                        self._name(request, part.stop)
+            for (request, _), row in logits:
                 if not request.over:
-                    self._draw(request, logits[row], now)
+                    with self._owned(request):
+                        self._draw(request, row[0], now)
             self._state.tokens += len(wanted)
             self._state.prompt_tokens += tokens - len(wanted)
             if tokens == len(wanted) > 0:
@@ -312,6 +359,77 @@ class Head:
             elif tokens:
                 self._prompt_seconds = _smooth(self._prompt_seconds, seconds / tokens)
             self._report_ends()
+
+    def _each(self, function: Callable[[Tensor], Tensor], pairs: Sequence[tuple[_Request, Part]],
+              given: Callable[[_Request, Part], Tensor],
+              ) -> list[tuple[tuple[_Request, Part], Tensor]]:
+        """
+        Return what a function makes for each request: at once, or one by one where that fails.
+
+        A request for which it fails by itself is refused, and left out.
+        """
+        if not pairs:
+            return []
+        with suppress(BaseException):
+            parts = [given(*pair) for pair in pairs]
+            made = torch.split(function(torch.cat(parts)), [len(part) for part in parts])
+            return list(zip(pairs, made, strict=True))
+        found = []
+        for pair in pairs:
+            with self._owned(pair[0]):
+                found.append((pair, function(given(*pair))))
+        return found
+
+    @contextmanager
+    def _owned(self, request: _Request) -> Iterator[None]:
+        """Let an error refuse the request that it belongs to, and end nothing else."""
+        try:
+            yield
+        except BaseException as error:  # noqa: B902 - a panic of an extension as well
+            if ends_process(error):
+                raise
+            self._refuse(request, reason_of(error))
+
+    def _refuse(self, request: _Request, reason: str) -> None:
+        """End a request that cannot be gone on with, whatever state it is in."""
+        with self._changed:
+            request.over = True
+            if not self._admission.end(request.ticket.number, time.monotonic(), Fate.REFUSED,
+                                       reason):
+                self._forgotten[request.ticket.number] = reason
+
+    def broke(self, reason: str, lane: int | None, certain: bool) -> None:
+        """
+        Learn that a round failed, in a lane if that is known; then keys and values are lost.
+
+        Its requests are computed again: those that are suspected one at a time, and one that
+        fails by itself is refused with the reason.  That is `certain` of an error; hidden states
+        that do not come are a request's fault only if others got on in the meantime.
+        """
+        now = time.monotonic()
+        with self._changed:
+            flights = (self._flight[lane],) if lane in self._flight else self._flight.values()
+            suspects = [r for flight in flights for r, _ in flight if not r.over] \
+                or [r for placed in self._lanes for r in placed if not r.over] \
+                or [r for r in self._requests.values() if not r.over]
+            for request in suspects:
+                request.failed_first = min(request.failed_first, now)
+                request.failures += _CERTAIN if certain else 1
+                request.failed_at = max(request.failed_at, request.computed)
+            if len(suspects) == 1 and suspects[0].failures >= _CERTAIN:
+                if certain or self._got_on > suspects[0].failed_first:
+                    self._refuse(suspects[0], reason)
+            elif certain and all(request.failures > 2 * _CERTAIN for request in suspects):
+                for request in suspects:  # there is no telling whose it is
+                    self._refuse(request, reason)
+            self._report_ends()
+
+    def _alone(self) -> _Request | None:
+        """Return the request that is computed by itself now, since rounds with it failed."""
+        suspects = [request for request in self._requests.values() if not request.over
+                    and request.failures >= _CERTAIN
+                    and self._admission.serves(request.ticket.number)]
+        return min(suspects, key=lambda r: (r.failures, r.ticket.order), default=None)
 
     def waited(self, seconds: Mapping[str, float]) -> None:
         """Learn how long each device waited for its disk in a round."""
@@ -329,7 +447,8 @@ class Head:
         """Let all requests in service be computed again from their first token."""
         with self._changed:
             self._flight.clear()
-            serving = [r for lane in (*self._lanes, self._paused) for r in lane if not r.over]
+            serving = [request for request in self._requests.values() if not request.over
+                       and self._admission.serves(request.ticket.number)]
             serving.sort(key=lambda r: r.ticket.order)
             needed = sum(-(-self._reserved(r) // PAGE) for r in serving)
             self._paused = []
@@ -338,18 +457,20 @@ class Head:
             self._lanes = [[] for _ in range(self._devices)]
             self._longest = 0.0
             capacity = plan.most_pages * PAGE
+            alone = self._alone()
+            for request in serving:  # before any of them gets pages of the new table
+                request.pages, request.computed, request.resumed = (), 0, True
             for number, request in enumerate(serving):
                 self._state.restarts += 1
-                request.pages, request.computed, request.resumed = (), 0, True
                 request.most = min(request.most, capacity - request.prompt)
                 if len(request.tokens) >= capacity or request.answer >= request.most:
-                    self._admission.end(
-                        request.ticket.number, time.monotonic(), Fate.REFUSED,
-                        'the new plan has no room for it')
-                elif self._placed(request):
-                    self._lanes[number % len(self._lanes)].append(request)
-                else:
-                    self._paused.append(request)
+                    self._refuse(request, 'the new plan has no room for it')
+                    continue
+                with self._owned(request):
+                    if alone in (None, request) and self._placed(request):
+                        self._lanes[number % len(self._lanes)].append(request)
+                    else:
+                        self._paused.append(request)
             self._report_ends()
             return self._step
 
@@ -390,25 +511,43 @@ class Head:
         if not self._lanes or self._plan is None:
             return
         self._paused = [request for request in self._paused if not request.over]
+        if alone := self._alone():
+            for request in [r for lane in self._lanes for r in lane if r is not alone]:
+                self._let_go(request)
+            if alone in self._paused:
+                with self._owned(alone):
+                    if self._placed(alone):
+                        self._paused.remove(alone)
+                        self._lanes[0].append(alone)
+                    else:
+                        self._want_pages(-(-self._reserved(alone) // PAGE))
+            return
         while self._paused:  # they were taken before
-            if not self._placed(self._paused[0]):
-                self._want_pages(-(-self._reserved(self._paused[0]) // PAGE))
-                return
-            min(self._lanes, key=len).append(self._paused.pop(0))
+            request = self._paused[0]
+            with self._owned(request):
+                if not self._placed(request):
+                    self._want_pages(-(-self._reserved(request) // PAGE))
+                    return
+                min(self._lanes, key=len).append(request)
+            self._paused.pop(0)
         while True:
             ticket = self._admission.begin(time.monotonic())
             if ticket is None:
                 break
+            if ticket.number not in self._requests:
+                self._admission.end(ticket.number, time.monotonic(), Fate.REFUSED)
+                continue
             request = self._requests[ticket.number]
             request.most = min(request.most, self._plan.most_pages * PAGE - request.prompt)
             if request.most < 1:
-                self._admission.end(
-                    ticket.number, time.monotonic(), Fate.REFUSED,
-                    f'{request.prompt} tokens of prompt: the plan has room for '
-                    f'{self._plan.most_pages * PAGE} tokens, prompts and answers together')
-            elif self._placed(request):
-                min(self._lanes, key=len).append(request)
-            else:
+                self._refuse(request, f'{request.prompt} tokens of prompt: the plan has room for '
+                             f'{self._plan.most_pages * PAGE} tokens, prompts and answers '
+                             'together')
+                continue
+            with self._owned(request):
+                if self._placed(request):
+                    min(self._lanes, key=len).append(request)
+                    continue
                 self._want_pages(-(-self._reserved(request) // PAGE))
                 self._admission.put_back(ticket)
                 break
@@ -441,14 +580,18 @@ class Head:
                 request.pages += found[0]
                 return True
         if not self._want_pages(-(-stop // PAGE) - len(request.pages)):
-            self._table.give_back(request.pages)
-            request.pages, request.computed = (), 0
-            for lane in self._lanes:
-                if request in lane:
-                    lane.remove(request)
-            self._paused.append(request)
-            self._paused.sort(key=lambda r: r.ticket.order)
+            self._let_go(request)
         return False
+
+    def _let_go(self, request: _Request) -> None:
+        """Let a request give its pages back, and wait until it is computed again."""
+        self._table.give_back(request.pages)
+        request.pages, request.computed = (), 0
+        for lane in self._lanes:
+            if request in lane:
+                lane.remove(request)
+        self._paused.append(request)
+        self._paused.sort(key=lambda r: r.ticket.order)
 
     def _placed(self, request: _Request) -> bool:
         """Give a request its pages; what an earlier one computed of them is not computed again."""
@@ -472,25 +615,28 @@ class Head:
         """Draw a token for a request, and say what it adds to the answer."""
         if request.logits is not None:
             request.logits.append(logits.clone())
-        allowed = request.grammar.allowed() if request.grammar else None
-        token = draw(logits, request.sampling, len(request.tokens), allowed)
+        sampling = request.sampling
+        scores = adjusted(logits, sampling, request.tokens, request.prompt)
+        token = draw(scores, sampling, len(request.tokens), self._allowed(request, scores))
         if math.isnan(request.first):
             request.first = now - request.asked
-        is_end = token in self._ends
+        is_end = token in request.ends
         finish, text = 'stop' if is_end else '', ''
         if not is_end:
             request.tokens.append(token)
             if request.grammar and request.grammar.take(token):
                 finish = 'stop'
             if request.text:
-                text = request.text.add(token)
+                text = request.text.add(token, request.answer >= request.least)
                 finish = 'stop' if request.text.stopped else finish
             if request.answer >= request.most:
                 finish = finish or 'length'
         if finish and request.text:
             text += request.text.end()
+        chances = () if request.logprobs is None or is_end else (
+            self._chance(logits, token, request.logprobs),)
         if text or not is_end:
-            request.heard(Piece(text, () if is_end else (token,)))
+            request.heard(Piece(text, () if is_end else (token,), chances))
         if finish:
             request.finish = finish
             self._admission.end(request.ticket.number, time.monotonic(),
@@ -498,6 +644,28 @@ class Head:
         else:
             self._admission.progress(request.ticket.number, now,
                                      (request.most - request.answer) * self._token_seconds)
+
+    def _allowed(self, request: _Request, logits: Tensor) -> Tensor | None:
+        """Return which tokens may be drawn for a request (vocabulary, bool); None for all."""
+        allowed: Tensor | None = None
+        if request.grammar:
+            found = request.grammar.allowed()
+            allowed = torch.zeros(len(logits), dtype=torch.bool)
+            count = min(len(allowed), len(found))
+            allowed[:count] = found[:count]
+        not_now = [*self.manifest.generation.get('suppress_tokens', ())]
+        if request.answer < request.least and not request.grammar:
+            not_now += request.ends
+        if not_now:
+            allowed = torch.ones(len(logits), dtype=torch.bool) if allowed is None else allowed
+            allowed[[token for token in not_now if token < len(allowed)]] = False
+        return allowed
+
+    def _chance(self, logits: Tensor, token: int, count: int) -> TokenChance:
+        own, likely = log_chances(logits, token, count)
+        write = self._prompts.token_text if self.tokenizer is not None else str
+        return TokenChance(token, write(token), own, tuple(
+            (other, write(other), chance) for other, chance in likely))
 
     def _look(self) -> None:
         """End what is late, on a thread of its own: also while nothing can be computed."""
@@ -513,29 +681,47 @@ class Head:
                 steady.do(look, None)
 
     def _give_up(self) -> None:
-        """Refuse all requests where nothing was computed for long: the fleet is out of reach."""
+        """
+        Refuse requests where nothing was computed for long: the fleet is out of reach.
+
+        One with a deadline waits for that.
+        """
         now = time.monotonic()
         if not self._requests:
             self._progressed = now
         elif now - self._progressed > self.policy.hold:
-            for number in list(self._requests):
-                self._admission.end(
-                    number, now, Fate.REFUSED, f'no token came for {self.policy.hold:g} s: '
-                    'devices of the plan are out of reach')
+            for request in list(self._requests.values()):
+                if math.isinf(request.ticket.deadline):
+                    self._refuse(request, f'no token came for {self.policy.hold:g} s: devices of '
+                                 'the plan are out of reach')
 
     def _report_ends(self) -> None:
         """Say to each request that has ended what became of it; once."""
+        now = time.monotonic()
         while self._withdrawn:
             number, fate = self._withdrawn.popleft()
-            self._admission.end(number, time.monotonic(), fate, 'ended by its client')
-        for ending in self._admission.endings():
-            request = self._requests.pop(ending.ticket.number)
+            self._admission.end(number, now, fate, 'ended by its client')
+        self._ended += [(ending.ticket.number, ending.fate, ending.reason, ending.time)
+                        for ending in self._admission.endings()]
+        self._ended += [(number, Fate.REFUSED, reason, now)
+                        for number, reason in self._forgotten.items()]
+        self._forgotten.clear()
+        known = {number for number, *_ in self._ended}
+        self._ended += [(number, Fate.REFUSED, 'its place was lost', now)
+                        for number in self._requests
+                        if number not in known and not self._admission.holds(number)]
+        while self._ended:
+            number, fate, reason, at = self._ended.popleft()
+            request = self._requests.pop(number, None)
+            if request is None:
+                continue
             request.over = True
-            if request.pages:
-                self._table.give_back(request.pages)
-            request.heard(TextEnd(
-                ending.fate, ending.reason, request.finish, request.prompt, request.answer,
-                request.first, ending.time - request.asked))
+            with suppress(BaseException):
+                if request.pages:
+                    self._table.give_back(request.pages)
+            with suppress(BaseException):
+                request.heard(TextEnd(fate, reason, request.finish, request.prompt,
+                                      request.answer, request.first, at - request.asked))
 
 
 def _smooth(old: float, new: float) -> float:

@@ -63,14 +63,13 @@ class PageTable:
         wanted = -(-tokens // PAGE) - len(shared)
         if wanted > self.free - sum(page not in self._users for page in shared):
             return None
-        self._users.update(shared)
         for name, page in list(self._named.items()):
             if len(self._free) >= wanted:
                 break
-            if page not in self._users:
+            if page not in self._users and page not in shared:
                 self._forget(name)
         taken = self._run(wanted)
-        self._users.update(taken)
+        self._users.update((*shared, *taken))
         return (*shared, *taken), len(shared)
 
     def name(self, pages: Sequence[int], names: Sequence[bytes]) -> None:

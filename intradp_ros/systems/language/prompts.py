@@ -1,0 +1,174 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a request says, in tokens: templates, tokenizing, grammars, and what a model prefers.
+
+Whatever the library raises on the way is a ValueError that says why: it is the request's.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+import inspect
+import json
+import re
+from typing import Any, TypeVar
+
+from intradp_ros.core.owned_errors import ends_process, reason_of
+from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
+from intradp_ros.systems.language.answer_text import AnswerText, token_texts
+from intradp_ros.systems.language.grammar import Grammar, Grammars
+from intradp_ros.systems.language.manifest import Manifest
+
+T = TypeVar('T')
+#: Characters of a prompt for each token of the context: more than any text has.
+_CHARACTERS = 256
+
+
+class Prompts:
+    """
+    Makes tokens, grammars and texts of requests, for one model and its tokenizer.
+
+    `ends` are the tokens that end an answer, as `generate` has them; where it has none, the
+    tokenizer's own.
+    """
+
+    def __init__(self, manifest: Manifest, tokenizer: Any = None) -> None:
+        self.tokenizer, self._manifest = tokenizer, manifest
+        self.vocabulary = int(manifest.config['vocab_size'])
+        self.ends = frozenset(manifest.generation.get('eos_token_id', ()))
+        if tokenizer is not None:
+            if not self.ends and tokenizer.eos_token_id is not None:
+                self.ends = frozenset((int(tokenizer.eos_token_id),))
+            self._texts = {True: token_texts(tokenizer), False: token_texts(tokenizer, False)}
+            self._grammars = Grammars(tokenizer, self.vocabulary, self.ends)
+
+    def prepare(self) -> None:
+        """Make beforehand what a first schema would wait for."""
+        if self.tokenizer is not None:
+            self._grammars.prepare()
+
+    def close(self) -> None:
+        """End the process that tries schemas."""
+        if self.tokenizer is not None:
+            self._grammars.close()
+
+    def tokens(self, request: TextRequest) -> list[int]:
+        """
+        Return the tokens of a prompt or chat.
+
+        Raises
+        ------
+        ValueError
+            If there is no tokenizer or template, or the template or tokenizer refuses it.
+
+        """
+        prompt = request.prompt
+        if not isinstance(prompt, str) and prompt and isinstance(prompt[0], int):
+            return [token for token in prompt if isinstance(token, int)]
+        if self.tokenizer is None:
+            raise ValueError('this model has no tokenizer')
+        if isinstance(prompt, str):
+            return self._tokens(prompt, request.special_tokens)
+        self._check_length(sum(len(turn.content) for turn in prompt
+                               if isinstance(turn, ChatTurn)))
+        return self._tokens(self._of_chat(request), False)
+
+    def grammar(self, schema: str) -> Grammar | None:
+        """
+        Return the grammar of a schema; None for ''.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be used; the text says why.
+
+        """
+        if not schema:
+            return None
+        if self.tokenizer is None:
+            raise ValueError('this model has no tokenizer')
+        return _asked('the schema cannot be used', lambda: self._grammars.make(schema))
+
+    def text(self, request: TextRequest, tokens: list[int]) -> AnswerText | None:
+        """Return what makes text of an answer to these tokens; None without a tokenizer."""
+        if self.tokenizer is None:
+            return None
+        texts = self._texts[request.skip_special_tokens]
+        return _asked('the prompt cannot be made text', lambda: AnswerText(
+            texts, request.stop, tokens))
+
+    def token_text(self, token: int) -> str:
+        """Return how a token is written by itself, special ones too."""
+        return self._texts[False].decode([token])
+
+    def sampling(self, asked: Sampling) -> Sampling:
+        """Return how tokens are drawn: what a request leaves open is as the model prefers it."""
+        said = self._manifest.generation
+
+        def chosen(value: Any, key: str, otherwise: Any) -> Any:
+            return said.get(key, otherwise) if value is None else value
+        return replace(
+            asked, temperature=float(chosen(asked.temperature, 'temperature', 1.0)),
+            top_k=int(chosen(asked.top_k, 'top_k', 0)),
+            top_p=max(1e-6, float(chosen(asked.top_p, 'top_p', 1.0))),
+            min_p=float(chosen(asked.min_p, 'min_p', 0.0)),
+            repetition_penalty=float(chosen(asked.repetition_penalty, 'repetition_penalty', 1.0)))
+
+    def _tokens(self, text: str, special: bool) -> list[int]:
+        """Return the tokens of a text, which is not made lists of if it is too long."""
+        self._check_length(len(text))
+        most = self._manifest.context
+
+        def made() -> list[int]:
+            backend = getattr(self.tokenizer, 'backend_tokenizer', None)
+            if len(text) > most and backend is not None:  # only this lets other threads run
+                count = len(backend.encode_batch([text], add_special_tokens=special)[0])
+                if count >= most:
+                    raise ValueError(f'a prompt of {count} tokens: this model takes 1 to '
+                                     f'{most - 1}')
+            return [int(token) for token in self.tokenizer(
+                text, add_special_tokens=special, verbose=False).input_ids]
+        return _asked('the prompt cannot be made tokens', made)
+
+    def _check_length(self, characters: int) -> None:
+        most = self._manifest.context
+        if characters > _CHARACTERS * most:
+            raise ValueError(f'a prompt of {characters} characters: this model takes {most} '
+                             'tokens')
+
+    def _of_chat(self, request: TextRequest) -> str:
+        """Return what the chat template makes of messages."""
+        template = self._template()
+        options: Mapping[str, Any] = json.loads(request.template_options or '{}')
+        own = inspect.signature(self.tokenizer.apply_chat_template).parameters
+        for name in options:
+            if name in own or not re.search(rf'\b{re.escape(name)}\b', template):
+                raise ValueError(f'{name[:60]!r} is not read by the chat template of this model')
+        messages = [{'role': turn.role, 'content': turn.content, **dict(turn.more)}
+                    for turn in request.prompt if isinstance(turn, ChatTurn)]
+        return _asked('the chat template refuses these messages', lambda: str(
+            self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=request.generation_prompt,
+                continue_final_message=request.continue_final, tokenize=False, **options)))
+
+    def _template(self) -> str:
+        found = None
+        with suppress(ValueError):
+            found = self.tokenizer.get_chat_template()
+        if not isinstance(found, str) or not found:
+            raise ValueError('this model has no chat template: send a prompt, not messages')
+        return found
+
+
+def _asked(what: str, function: Callable[[], T]) -> T:
+    """Return what the library makes; whatever it raises is a ValueError."""
+    try:
+        return function()
+    except BaseException as error:  # noqa: B902 - any error of the library is the request's
+        if ends_process(error):
+            raise
+        text = reason_of(error)
+        raise ValueError(text if text.startswith(what) else f'{what}: {text}') from None
