@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         if args.threads:
             prepare_process(args.threads)
         with local_language(args, out) as (local, _):
+            local.head.prepare()
             app = access.Guard(api.openai_app(local.head), keys,
                                ClientRates(args.rate, max(1, round(2 * args.rate))))
             running = server.WebServer(app, args.address, args.port)  # OSError: the port is taken

@@ -5,77 +5,112 @@
 A language model behind the OpenAI HTTP API: chat completions, completions, models.
 
 A client that disconnects cancels its request.  An answer that breaks off ends
-with an error, never like a whole one.
+with an error, never like a whole one.  Nothing that takes long runs on the event
+loop: bodies are parsed, and prompts made tokens, on other threads.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 import json
 import secrets
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from intradp_ros.core.extras import pip_install
 
 try:
     from fastapi import FastAPI, Request
-    from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse, Response, StreamingResponse
+    from pydantic import ValidationError
     from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
 
     from intradp_ros.web.openai_requests import Body, ChatBody, TextBody
 except ModuleNotFoundError as error:  # said with the command that brings it
     raise ModuleNotFoundError(f'the HTTP endpoint needs fastapi: {pip_install("web")}',
                               name='fastapi') from error
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.runtime.requests.admission import Fate
-from intradp_ros.runtime.requests.text_requests import Piece, TextEnd, TextModel, TextRequest
+from intradp_ros.runtime.requests.text_intake import intake_of, TextIntake
+from intradp_ros.runtime.requests.text_requests import (
+    Piece,
+    TextEnd,
+    TextModel,
+    TextRequest,
+    TokenChance,
+)
 
+B = TypeVar('B', bound=Body)
 #: Status of an answer by its fate; 499 is nginx's for a client that went away.
 STATUS = {Fate.REFUSED: 503, Fate.LATE: 504, Fate.CANCELLED: 499}
+_DONE = (Fate.DONE, Fate.RESUMED)
+#: Characters of a body, which `web/access.py` limits by bytes.
+_MOST_BODY = 8 << 20
 
 
-class _Answer:
-    """The pieces of one answer, taken on the event loop."""
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """A request that cannot be understood."""
 
-    def __init__(self, model: TextModel, request: TextRequest) -> None:
-        loop, heard = asyncio.get_running_loop(), asyncio.Queue[Piece | TextEnd]()
-        self._heard = heard
+    reason: str
 
-        def hear(event: Piece | TextEnd) -> None:
+
+_Event = tuple[int, Piece | TextEnd | _Wrong]
+
+
+class _Answers:
+    """The pieces of some answers, by number, taken on the event loop."""
+
+    def __init__(self, intake: TextIntake, requests: Sequence[TextRequest]) -> None:
+        loop, heard = asyncio.get_running_loop(), asyncio.Queue[_Event]()
+        self._heard, self.count = heard, len(requests)
+
+        def hear(number: int, event: Piece | TextEnd | _Wrong) -> None:
             with suppress(RuntimeError):  # the loop has ended, and with it who asked
-                loop.call_soon_threadsafe(heard.put_nowait, event)
-        self.cancel: Callable[[Fate], None] = model.submit(request, hear)
+                loop.call_soon_threadsafe(heard.put_nowait, (number, event))
+        self._cancels = [intake.submit(
+            request, lambda event, n=number: hear(n, event),  # type: ignore[misc]
+            lambda reason, n=number: hear(n, _Wrong(reason)))  # type: ignore[misc]
+            for number, request in enumerate(requests)]
 
-    async def pieces(self) -> AsyncIterator[Piece | TextEnd]:
-        """Yield the pieces and the end; an iteration that is left cancels the request."""
-        ended = False
+    def cancel(self) -> None:
+        """End all that go on."""
+        for cancel in self._cancels:
+            cancel(Fate.CANCELLED)
+
+    async def events(self) -> AsyncIterator[_Event]:
+        """Yield pieces and ends; an iteration that is left, or a failure, cancels all."""
+        left = self.count
         try:
-            while not ended:
-                event = await self._heard.get()
-                ended = isinstance(event, TextEnd)
-                yield event
+            while left:
+                number, event = await self._heard.get()
+                left -= not isinstance(event, Piece)
+                failed = isinstance(event, _Wrong) or isinstance(event, TextEnd) \
+                    and event.fate not in _DONE
+                yield number, event
+                if failed:
+                    return
         finally:
-            if not ended:
-                self.cancel(Fate.CANCELLED)
+            if left:
+                self.cancel()
 
 
-def openai_app(model: TextModel) -> FastAPI:
+def openai_app(model: TextModel | TextIntake) -> FastAPI:
     """Return the application; `web/access.py: Guard` belongs around it."""
     app = FastAPI(title='intradp_ros', docs_url=None, redoc_url=None, openapi_url=None)
-    created = int(time.time())
-
-    @app.exception_handler(RequestValidationError)
-    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = '.'.join(str(part) for part in first['loc'][1:])
-        return _error(400, f'{place}: {first["msg"]}'[:500], param=place[:100] or None)
+    created, intake = int(time.time()), intake_of(model)
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
         return _error(error.status_code, str(error.detail))
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        return _error(500, f'{type(error).__name__}: {error}'[:300], kind='internal_error')
 
     @app.get('/health')
     async def health() -> dict[str, str]:
@@ -87,115 +122,152 @@ def openai_app(model: TextModel) -> FastAPI:
 
     @app.get('/v1/models/{name:path}')
     async def one_model(name: str) -> Any:
-        return described() if name == model.name else \
-            _error(404, f'there is no model {name[:100]!r}, but {model.name!r}')
+        return described() if name == intake.name else _unknown_model(name, intake.name)
 
     @app.post('/v1/chat/completions')
-    async def chat(body: ChatBody, request: Request) -> Any:
-        def wanted(client: str) -> TextRequest:
-            most = body.max_completion_tokens or body.max_tokens
-            return body.request(body.turns(), most, client)
-        return await _answered(model, body, request, 'chat.completion', wanted)
+    async def chat(request: Request) -> Any:
+        return await _answered(intake, request, ChatBody, 'chat.completion')
 
     @app.post('/v1/completions')
-    async def complete(body: TextBody, request: Request) -> Any:
-        def wanted(client: str) -> TextRequest:
-            prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-            if len(prompts) != 1:
-                raise ValueError(f'{len(prompts)} prompts in one request: send one in each')
-            return body.request(prompts[0], body.max_tokens or 16, client)  # OpenAI's default
-        return await _answered(model, body, request, 'text_completion', wanted)
+    async def complete(request: Request) -> Any:
+        return await _answered(intake, request, TextBody, 'text_completion')
 
     def described() -> dict[str, Any]:
-        return {'id': model.name, 'object': 'model', 'created': created,
+        return {'id': intake.name, 'object': 'model', 'created': created,
                 'owned_by': 'intradp_ros'}
     return app
 
 
-async def _answered(model: TextModel, body: Body, request: Request, kind: str,
-                    wanted: Callable[[str], TextRequest]) -> Any:
-    if body.model and body.model != model.name:
-        return _error(404, f'there is no model {body.model[:100]!r}, but {model.name!r}',
-                      param='model')
+async def _answered(intake: TextIntake, request: Request, kind: type[B], answer: str) -> Any:
+    client = str(request.scope.get('client_name', ''))
     try:
-        answer = _Answer(model, wanted(request.scope.get('client_name', '')))
+        data = await request.body()
+        body, wanted = await asyncio.to_thread(_parsed, kind, data, client)
+    except ClientDisconnect:
+        return Response(status_code=STATUS[Fate.CANCELLED])
+    except _MalformedError as error:
+        return _error(400, str(error), param=error.place)
     except ValueError as error:
         return _error(400, str(error))
-    frame = {'id': f'{"chatcmpl" if kind[0] == "c" else "cmpl"}-{secrets.token_hex(12)}',
-             'object': kind, 'created': int(time.time()), 'model': model.name}
+    if body.model and body.model != intake.name:
+        return _unknown_model(body.model, intake.name, param='model')
+    answers = _Answers(intake, wanted)
+    frame = {'id': f'{"chatcmpl" if answer[0] == "c" else "cmpl"}-{secrets.token_hex(12)}',
+             'object': answer, 'created': int(time.time()), 'model': intake.name}
+    before = body.echoed() if isinstance(body, TextBody) else [''] * len(wanted)
+    shown = [request.logprobs is not None for request in wanted]
     if body.stream:
         usage = bool(body.stream_options and body.stream_options.include_usage)
-        return await _stream(answer, frame, usage, request)
-    return await _whole(answer, frame, request)
+        return await _stream(answers, frame, usage, request, before, shown)
+    return await _whole(answers, frame, request, before, shown)
 
 
-async def _cancel_when_gone(answer: _Answer, request: Request) -> None:
+class _MalformedError(ValueError):
+    """A body of which one place is not as it must be."""
+
+    def __init__(self, text: str, place: str | None = None) -> None:
+        super().__init__(text)
+        self.place = place
+
+
+def _parsed(kind: type[B], data: bytes, client: str) -> tuple[B, list[TextRequest]]:
+    """Return a body and what it asks for; ValueError if it is none, runs on any thread."""
+    try:
+        body = kind.model_validate(parse_json(data.decode('utf-8-sig'), _MOST_BODY))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = '.'.join(str(part) for part in first['loc'] if str(part).isidentifier()
+                         or isinstance(part, int))
+        raise _MalformedError(f'{place or "body"}: {first["msg"]}'[:500], place[:100] or None
+                              ) from None
+    except RecursionError:
+        raise ValueError('body: nested too deeply') from None
+    except ValueError as error:
+        raise ValueError(f'body: {error}'[:500]) from None
+    return body, body.requests(client)
+
+
+async def _cancel_when_gone(answers: _Answers, request: Request) -> None:
     while (await request.receive())['type'] != 'http.disconnect':
         pass
-    answer.cancel(Fate.CANCELLED)
+    answers.cancel()
 
 
-async def _whole(answer: _Answer, frame: dict[str, Any], request: Request) -> JSONResponse:
-    """Return the whole answer; a client that goes away meanwhile cancels it."""
-    watch = asyncio.ensure_future(_cancel_when_gone(answer, request))
-    text, end = '', None
+async def _whole(answers: _Answers, frame: dict[str, Any], request: Request,
+                 before: Sequence[str], shown: Sequence[bool]) -> JSONResponse:
+    """Return the whole answers; a client that goes away meanwhile cancels them."""
+    watch = asyncio.ensure_future(_cancel_when_gone(answers, request))
+    texts = list(before)
+    chances: list[list[TokenChance]] = [[] for _ in texts]
+    ends: dict[int, TextEnd] = {}
     try:
-        async for event in answer.pieces():
-            if isinstance(event, TextEnd):
-                end = event
+        async for number, event in answers.events():
+            if isinstance(event, Piece):
+                texts[number] += event.text
+                chances[number] += event.chances
+            elif isinstance(event, _Wrong) or event.fate not in _DONE:
+                return _failed(event)
             else:
-                text += event.text
+                ends[number] = event
     finally:
         watch.cancel()
-    assert end is not None
-    if end.fate not in (Fate.DONE, Fate.RESUMED):
-        return _failed(end)
-    content = {'message': {'role': 'assistant', 'content': text}} \
-        if frame['object'] == 'chat.completion' else {'text': text}
-    return JSONResponse({**frame, 'choices': [
-        {'index': 0, **content, 'logprobs': None, 'finish_reason': end.finish_reason}],
-        'usage': _usage(end)})
+    chat = frame['object'] == 'chat.completion'
+    choices = [{
+        'index': number,
+        **({'message': {'role': 'assistant', 'content': text}} if chat else {'text': text}),
+        'logprobs': _logprobs(chances[number], chat) if shown[number] else None,
+        'finish_reason': ends[number].finish_reason} for number, text in enumerate(texts)]
+    return JSONResponse({**frame, 'choices': choices, 'usage': _usage(ends.values())})
 
 
-async def _stream(answer: _Answer, frame: dict[str, Any], with_usage: bool, request: Request,
-                  ) -> Response:
+async def _stream(answers: _Answers, frame: dict[str, Any], with_usage: bool, request: Request,
+                  before: Sequence[str], shown: Sequence[bool]) -> Response:
     """Return server-sent events; what is refused before its first token is a plain error."""
-    events = answer.pieces()
-    watch = asyncio.ensure_future(_cancel_when_gone(answer, request))  # until events are sent
+    events = answers.events()
+    watch = asyncio.ensure_future(_cancel_when_gone(answers, request))  # until events are sent
     try:
         first = await anext(events)
     finally:
         watch.cancel()
-    if isinstance(first, TextEnd) and first.fate not in (Fate.DONE, Fate.RESUMED):
+    if isinstance(first[1], _Wrong) or isinstance(first[1], TextEnd) \
+            and first[1].fate not in _DONE:
         await events.aclose()  # type: ignore[attr-defined]
-        return _failed(first)
+        return _failed(first[1])
     chat = frame['object'] == 'chat.completion'
     if chat:
         frame = {**frame, 'object': 'chat.completion.chunk'}
 
-    def chunk(text: str | None, finish: str | None = None, role: bool = False) -> str:
-        delta = ({'role': 'assistant'} if role else {}) | ({'content': text} if text else {})
+    def chunk(number: int, text: str | None, finish: str | None = None, role: bool = False,
+              chances: Sequence[TokenChance] = ()) -> str:
+        delta = ({'role': 'assistant'} if role else {}) | (
+            {'content': text} if text or role else {})
         content = {'delta': delta} if chat else {'text': text or ''}
+        said = _logprobs(chances, chat) if shown[number] and chances else None
         return _event({**frame, 'choices': [
-            {'index': 0, **content, 'logprobs': None, 'finish_reason': finish}]})
+            {'index': number, **content, 'logprobs': said, 'finish_reason': finish}]})
 
     async def lines() -> AsyncIterator[str]:
+        ends: list[TextEnd] = []
         try:
-            if chat:
-                yield chunk('', role=True)
-            event = first
-            while isinstance(event, Piece):
-                if event.text:
-                    yield chunk(event.text)
-                event = await anext(events)
-            if event.fate not in (Fate.DONE, Fate.RESUMED):
-                yield _event({'error': {'message': event.reason or event.fate.value,
-                                        'type': event.fate.value, 'param': None,
-                                        'code': event.fate.value}})
-                return
-            yield chunk(None, event.finish_reason)
+            for number, text in enumerate(before):
+                if chat or text:
+                    yield chunk(number, text, role=chat)
+            number, event = first
+            while True:
+                if isinstance(event, Piece):
+                    if event.text or event.chances:
+                        yield chunk(number, event.text, chances=event.chances)
+                elif isinstance(event, _Wrong) or event.fate not in _DONE:
+                    yield _event(json.loads(bytes(_failed(event).body)))
+                    return
+                else:
+                    ends.append(event)
+                    yield chunk(number, None, event.finish_reason)
+                    if len(ends) == answers.count:
+                        break
+                number, event = await anext(events)
             if with_usage:
-                yield _event({**frame, 'choices': [], 'usage': _usage(event)})
+                yield _event({**frame, 'choices': [], 'usage': _usage(ends)})
             yield 'data: [DONE]\n\n'
         finally:
             await events.aclose()  # type: ignore[attr-defined]
@@ -207,18 +279,44 @@ def _event(content: Mapping[str, Any]) -> str:
     return f'data: {json.dumps(content)}\n\n'
 
 
-def _usage(end: TextEnd) -> dict[str, int]:
-    return {'prompt_tokens': end.prompt_tokens, 'completion_tokens': end.completion_tokens,
-            'total_tokens': end.prompt_tokens + end.completion_tokens}
+def _usage(ends: Any) -> dict[str, int]:
+    """Return the tokens of answers together; those of a prompt that several share count once."""
+    given, made = [end.prompt_tokens for end in ends], [end.completion_tokens for end in ends]
+    return {'prompt_tokens': sum(given), 'completion_tokens': sum(made),
+            'total_tokens': sum(given) + sum(made)}
 
 
-def _failed(end: TextEnd) -> JSONResponse:
+def _logprobs(chances: Sequence[TokenChance], chat: bool) -> dict[str, Any]:
+    """Return the chances of tokens, as chats have them or completions."""
+    def one(text: str, logarithm: float) -> dict[str, Any]:
+        return {'token': text, 'logprob': logarithm, 'bytes': list(text.encode())}
+    if chat:
+        return {'content': [{**one(c.text, c.logarithm), 'top_logprobs': [
+            one(text, logarithm) for _, text, logarithm in c.likely]} for c in chances],
+            'refusal': None}
+    offsets, end = [], 0
+    for chance in chances:
+        offsets.append(end)
+        end += len(chance.text)
+    return {'tokens': [c.text for c in chances], 'text_offset': offsets,
+            'token_logprobs': [c.logarithm for c in chances],
+            'top_logprobs': [{text: logarithm for _, text, logarithm in c.likely}
+                             for c in chances]}
+
+
+def _failed(event: TextEnd | _Wrong) -> JSONResponse:
     """Return the error of a request that was not done; asking again at once would not help."""
-    return _error(STATUS[end.fate], end.reason or end.fate.value, kind=end.fate.value,
-                  headers={'x-should-retry': 'false'})
+    if isinstance(event, _Wrong):
+        return _error(400, event.reason)
+    return _error(STATUS[event.fate], event.reason or event.fate.value, kind=event.fate.value,
+                  code=event.fate.value, headers={'x-should-retry': 'false'})
 
 
-def _error(status: int, text: str, *, kind: str = 'invalid_request_error',
+def _unknown_model(name: str, own: str, param: str | None = None) -> JSONResponse:
+    return _error(404, f'there is no model {name[:100]!r}, but {own!r}', param=param)
+
+
+def _error(status: int, text: str, *, kind: str = 'invalid_request_error', code: str | None = None,
            param: str | None = None, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({'error': {'message': text, 'type': kind, 'param': param, 'code': None}},
+    return JSONResponse({'error': {'message': text, 'type': kind, 'param': param, 'code': code}},
                         status, headers=dict(headers or {}))

@@ -4,41 +4,69 @@
 """
 Bodies of requests in the OpenAI HTTP API, and the text requests that they ask for.
 
-What would change an answer and is not supported is refused by name; fields
-that only describe the caller are ignored.  In addition to OpenAI's fields:
-`top_k`, `priority` (as vLLM's: lower is more urgent), `deadline` (seconds from
-now on for which the answer is of use).
+Each field is done, or refused by name: one that is not listed here is refused, too.  Ignored are
+those that only describe the caller or how he is served.  In addition to OpenAI's fields there are
+those of vLLM and llama.cpp that are of use, `priority` (as vLLM's: lower is more urgent), and
+`deadline` (seconds from now on for which the answer is of use).  What a request leaves open is as
+the model's generation configuration prefers it; temperature is 1 where that says nothing.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import json
 import math
 import secrets
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
 
+#: Fields that change no answer: they describe the caller, or how he is served.
+IGNORED = frozenset((
+    'user', 'metadata', 'store', 'service_tier', 'safety_identifier', 'prompt_cache_key',
+    'prompt_cache_retention', 'request_id', 'cache_prompt', 'cache_salt', 'id_slot'))
 #: Fields that are refused unless they have a value that changes nothing.
-UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
-    'n': (1,), 'best_of': (1,), 'logprobs': (False, 0), 'top_logprobs': (0,), 'echo': (False,),
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     'suffix': ('',), 'tools': ([],), 'functions': ([],), 'tool_choice': ('none', 'auto'),
-    'frequency_penalty': (0,), 'presence_penalty': (0,), 'logit_bias': ({},),
-    'modalities': (['text'],), 'audio': (), 'prediction': (), 'repetition_penalty': (1,),
-    'min_p': (0,)}
+    'function_call': ('none', 'auto'), 'parallel_tool_calls': (True, False),
+    'modalities': (['text'],), 'verbosity': ('medium',), 'typical_p': (1,), 'tfs_z': (1,),
+    'mirostat': (0,), 'dry_multiplier': (0,), 'xtc_probability': (0,), 'use_beam_search': (False,),
+    'length_penalty': (1,), 'include_stop_str_in_output': (False,), 'n_probs': (0,),
+    'spaces_between_special_tokens': (True,), 'top_n_sigma': (-1,), 'dynatemp_range': (0,),
+    'return_tokens_as_token_ids': (False,), 'return_token_ids': (False,), 'n_keep': (0,),
+    'repeat_last_n': (-1,), 'bad_words': ([],), 'documents': ([],), 'return_progress': (False,)}
+#: Fields of messages that templates may read.
+_READ = ('name', 'reasoning_content')
 ANY_JSON = '{"type": "object"}'
+#: Answers to one request at most.
+MOST_ANSWERS = 16
+
+Number = StrictInt | StrictFloat
+
+
+class _Strict(BaseModel):
+    """A part of a body: fields that are not known are refused, unless they say nothing."""
+
+    model_config = ConfigDict(extra='allow')
+
+    def check(self, where: str) -> None:
+        """Raise ValueError for a field that is not known."""
+        for name, value in (self.model_extra or {}).items():
+            if value not in (None, [], '', False, {}):
+                raise ValueError(f'{where}.{name[:60]} is not supported')
 
 
 class _TextPart(BaseModel):
-    type: str
-    text: str = ''
+    type: StrictStr
+    text: StrictStr = ''
 
 
-class _Message(BaseModel):
-    role: str
-    content: str | list[_TextPart] | None = None
+class _Message(_Strict):
+    role: StrictStr
+    content: StrictStr | list[_TextPart] | None = None
+    name: StrictStr | None = None
+    reasoning_content: StrictStr | None = None
 
 
 class _SchemaFormat(BaseModel):
@@ -46,71 +74,173 @@ class _SchemaFormat(BaseModel):
     schema_: dict[str, Any] = Field(alias='schema')
 
 
-class _Format(BaseModel):
-    type: str = 'text'
+class _Format(_Strict):
+    model_config = ConfigDict(populate_by_name=True, extra='allow')
+    type: StrictStr = 'text'
     json_schema: _SchemaFormat | None = None
+    schema_: dict[str, Any] | None = Field(default=None, alias='schema')
 
 
-class _StreamOptions(BaseModel):
-    include_usage: bool = False
+class _StreamOptions(_Strict):
+    include_usage: StrictBool = False
+    include_obfuscation: StrictBool = False
+
+
+class _Structured(_Strict):
+    json_: dict[str, Any] | StrictStr | None = Field(default=None, alias='json')
 
 
 class Body(BaseModel):
     """What both kinds of requests may have."""
 
     model_config = ConfigDict(extra='allow')
-    model: str = ''
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    stream: bool | None = None
+    model: StrictStr | None = None
+    max_tokens: StrictInt | None = None
+    n_predict: StrictInt | None = None
+    temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: StrictInt | None = None
+    min_p: Number | None = None
+    seed: StrictInt | None = None
+    stop: StrictStr | list[StrictStr] | None = None
+    stop_token_ids: list[StrictInt] | None = None
+    ignore_eos: StrictBool | None = None
+    min_tokens: StrictInt | None = None
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    repeat_penalty: Number | None = None
+    logit_bias: dict[str, Number] | None = None
+    skip_special_tokens: StrictBool | None = None
+    n: StrictInt | None = None
+    best_of: StrictInt | None = None
+    stream: StrictBool | None = None
     stream_options: _StreamOptions | None = None
     response_format: _Format | None = None
-    priority: int = 0
-    deadline: float | None = None
+    guided_json: dict[str, Any] | StrictStr | None = None
+    json_schema: dict[str, Any] | None = None
+    structured_outputs: _Structured | None = None
+    priority: StrictInt | None = None
+    deadline: Number | None = None
 
-    def request(self, prompt: str | tuple[ChatTurn, ...], most: int | None, client: str,
-                ) -> TextRequest:
-        """Return what is asked; ValueError names what is not understood."""
-        for name, harmless in UNSUPPORTED.items():
-            value = (self.model_extra or {}).get(name)
-            if value is not None and value not in harmless:
-                raise ValueError(f'{name} is not supported')
-        form = self.response_format or _Format()
+    def requests(self, client: str) -> list[TextRequest]:
+        """Return what is asked, an answer each; ValueError names what is not understood."""
+        raise NotImplementedError
+
+    def _made(self, prompt: str | tuple[ChatTurn, ...] | tuple[int, ...], most: int | None,
+              client: str, **more: Any) -> list[TextRequest]:
+        """Return the requests for one prompt."""
+        self._check_fields()
+        count = 1 if self.n is None else self.n
+        if not 1 <= count <= MOST_ANSWERS:
+            raise ValueError(f'n must be within 1..{MOST_ANSWERS}, got {count}')
+        if self.best_of not in (None, count):
+            raise ValueError('best_of is not supported, but as the same number as n')
+        seed = secrets.randbits(63) if self.seed is None else self.seed % (1 << 64)
+        if self.seed is not None and not -(1 << 63) <= self.seed < 1 << 64:
+            raise ValueError(f'seed {str(self.seed)[:40]} has more than 64 bits')
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        penalty = self.repetition_penalty
+        return [TextRequest(
+            prompt, most, Sampling(
+                self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p,
+                (seed + number) % (1 << 64), self.min_p,
+                self.repeat_penalty if penalty is None else penalty,
+                float(self.presence_penalty or 0), float(self.frequency_penalty or 0),
+                self._biases()),
+            stop, self._schema(), math.inf if self.deadline is None else float(self.deadline),
+            -(self.priority or 0), client, self.min_tokens, bool(self.ignore_eos),
+            tuple(self.stop_token_ids or ()),
+            skip_special_tokens=self.skip_special_tokens is not False, **more)
+            for number in range(count)]
+
+    def most(self, **named: int | None) -> int | None:
+        """Return the first limit of tokens that is given; ValueError names one that is none."""
+        for name, value in named.items():
+            if value is not None:
+                if value < 1:
+                    raise ValueError(f'{name} must be at least 1, got {value}')
+                return value
+        return None
+
+    def _check_fields(self) -> None:
+        for name, value in (self.model_extra or {}).items():
+            if value is not None and name not in IGNORED and not any(
+                    value == one and type(value) in (type(one), float)
+                    for one in NEUTRAL.get(name, ())):
+                raise ValueError(f'{name[:60]} is not supported')
+        if self.stream_options:
+            self.stream_options.check('stream_options')
+
+    def _biases(self) -> tuple[tuple[int, float], ...]:
+        found = []
+        for token, bias in (self.logit_bias or {}).items():
+            if not token.isascii() or not token.isdigit() or len(token) > 10:
+                raise ValueError(f'logit_bias: {token[:40]!r} is no number of a token')
+            found.append((int(token), float(bias)))
+        return tuple(found)
+
+    def _schema(self) -> str:
+        """Return the schema that the answer meets, from the one field that says so."""
+        form = self.response_format or _Format(schema=None)
+        form.check('response_format')
         if form.type not in ('text', 'json_object', 'json_schema'):
             raise ValueError(f'response_format {form.type[:40]!r} is none of text, json_object, '
                              'json_schema')
-        if form.type == 'json_schema' and form.json_schema is None:
+        if form.type == 'json_schema' and form.json_schema is None and form.schema_ is None:
             raise ValueError('response_format json_schema comes without json_schema.schema')
-        schema = '' if form.type == 'text' else ANY_JSON if form.json_schema is None else \
-            json.dumps(form.json_schema.schema_)
-        seed = self.seed
-        if seed is None:
-            seed = secrets.randbits(63)
-        elif seed < 0:
-            seed += 1 << 64
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return TextRequest(
-            prompt, most, Sampling(
-                1.0 if self.temperature is None else self.temperature, self.top_k or 0,
-                1.0 if self.top_p is None else self.top_p, seed),
-            stop, schema, math.inf if self.deadline is None else self.deadline,
-            -self.priority, client)
+        given: list[Any] = [self.guided_json, self.json_schema]
+        if self.structured_outputs:
+            self.structured_outputs.check('structured_outputs')
+            given.append(self.structured_outputs.json_)
+        if form.type != 'text':
+            given.append(form.json_schema.schema_ if form.json_schema else
+                         ANY_JSON if form.schema_ is None else form.schema_)
+        found = [one for one in given if one is not None]
+        if len(found) > 1:
+            raise ValueError('response_format, guided_json, json_schema and structured_outputs: '
+                             'only one of them may say what an answer is like')
+        return '' if not found else found[0] if isinstance(found[0], str) else \
+            json.dumps(found[0])
 
 
 class ChatBody(Body):
     """A request of ``/v1/chat/completions``."""
 
     messages: list[_Message]
-    max_completion_tokens: int | None = None
+    max_completion_tokens: StrictInt | None = None
+    logprobs: StrictBool | None = None
+    top_logprobs: StrictInt | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    enable_thinking: StrictBool | None = None
+    reasoning_effort: StrictStr | None = None
+    add_generation_prompt: StrictBool | None = None
+    continue_final_message: StrictBool | None = None
+
+    def requests(self, client: str) -> list[TextRequest]:
+        """Return what is asked; ValueError for what is no text, or not understood."""
+        options = dict(self.chat_template_kwargs or {})
+        for name in ('enable_thinking', 'reasoning_effort'):
+            if (value := getattr(self, name)) is not None:
+                options.setdefault(name, value)
+        likely = None if not self.logprobs else self.top_logprobs or 0
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError('top_logprobs needs logprobs')
+        goes_on = bool(self.continue_final_message)
+        begins = not goes_on if self.add_generation_prompt is None else self.add_generation_prompt
+        if begins and goes_on:
+            raise ValueError('add_generation_prompt does not go with continue_final_message')
+        return self._made(
+            self.turns(), self.most(max_completion_tokens=self.max_completion_tokens,
+                                    max_tokens=self.max_tokens, n_predict=self.n_predict),
+            client, template_options=json.dumps(options) if options else '',
+            generation_prompt=begins, continue_final=goes_on, logprobs=likely)
 
     def turns(self) -> tuple[ChatTurn, ...]:
         """Return the messages; ValueError for what is no text."""
         turns = []
-        for message in self.messages:
+        for number, message in enumerate(self.messages):
+            message.check(f'messages.{number}')
             content = message.content or ''
             if not isinstance(content, str):
                 kinds = {part.type for part in content} - {'text'}
@@ -119,11 +249,42 @@ class ChatBody(Body):
                                      'supported: text only')
                 content = ''.join(part.text for part in content)
             role = 'system' if message.role == 'developer' else message.role
-            turns.append(ChatTurn(role, content))
+            turns.append(ChatTurn(role, content, tuple(
+                (name, value) for name in _READ if (value := getattr(message, name)))))
         return tuple(turns)
 
 
 class TextBody(Body):
     """A request of ``/v1/completions``."""
 
-    prompt: str | list[str]
+    prompt: (StrictStr | Annotated[list[StrictInt], Field(min_length=1)]
+             | list[StrictStr] | list[list[StrictInt]])
+    logprobs: StrictInt | None = None
+    echo: StrictBool | None = None
+    add_special_tokens: StrictBool | None = None
+
+    def requests(self, client: str) -> list[TextRequest]:
+        """Return what is asked, those of the first prompt first."""
+        if self.echo and (self.logprobs is not None or not all(
+                isinstance(prompt, str) for prompt in self.prompts())):
+            raise ValueError('echo is not supported with logprobs, nor for prompts of tokens')
+        prompts = self.prompts()
+        if not 1 <= len(prompts) * (self.n or 1) <= MOST_ANSWERS:
+            raise ValueError(f'{len(prompts)} prompts with n {self.n or 1}: at most '
+                             f'{MOST_ANSWERS} answers come to one request')
+        most = self.most(max_tokens=self.max_tokens, n_predict=self.n_predict) or 16  # OpenAI's
+        return [request for prompt in prompts for request in self._made(
+            prompt, most, client, logprobs=self.logprobs,
+            special_tokens=self.add_special_tokens is not False)]
+
+    def prompts(self) -> list[str | tuple[int, ...]]:
+        """Return the prompts: texts, or tokens."""
+        given: Sequence[Any] = [self.prompt] if isinstance(self.prompt, str) \
+            or self.prompt and isinstance(self.prompt[0], int) else self.prompt
+        return [prompt if isinstance(prompt, str) else tuple(prompt) for prompt in given]
+
+    def echoed(self) -> list[str]:
+        """Return what stands before each answer."""
+        count = self.n or 1
+        return [str(prompt) if self.echo else '' for prompt in self.prompts()
+                for _ in range(count)]

@@ -21,7 +21,8 @@ from intradp_ros.nodes.language.served_text import NO_PLAN, ServedText
 from intradp_ros.nodes.language.text_actions import TextActions
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.requests.admission import AdmissionLimits, ClientRates
-from intradp_ros.systems.language.head import HeadPolicy
+from intradp_ros.runtime.requests.text_intake import TextIntake
+from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
 from intradp_ros.web.access import ApiKeys, check_address, Guard
 
@@ -67,17 +68,25 @@ class LanguageDevice:
             host, self._store, LanguageOptions(
                 int(1e6 * given['memory_mb']), HeadPolicy(given['prompt_chunk'], limits),
                 self._names),
-            self._served.set)
+            self._headed)
         if given['answers']:
             closed = bool(given[KEY_FILE.name]) and given['goals'] == KEYED \
                 and not sros2_enforces()
-            actions = TextActions(node, self._served, given['max_tokens'],
+            self._intake = TextIntake(self._served)
+            node.until_deactivated.callback(self._intake.close)
+            actions = TextActions(node, self._intake, given['max_tokens'],
                                   given['highest_priority'], closed)
             node.until_deactivated.callback(actions.close)
             if given['http_port']:
                 self._open_endpoint()
             node.until_deactivated.callback(self._served.close)
         return self._role
+
+    def _headed(self, head: Head | None) -> None:
+        """Send requests to a head from now on."""
+        if head and self._given['answers']:
+            head.prepare()
+        self._served.set(head)
 
     def weight_bytes(self, plan: PlanId) -> int:
         """Return the bytes of weights that the plan in use reads here."""
@@ -121,7 +130,7 @@ class LanguageDevice:
         from intradp_ros.web.openai_api import openai_app
         from intradp_ros.web.web_server import WebServer
         given = self._given
-        self._guard = Guard(openai_app(self._served), self._keys,
+        self._guard = Guard(openai_app(self._intake), self._keys,
                             ClientRates(given['http_rate'], given['http_burst']))
         try:
             self._server = WebServer(self._guard, given['http_address'], given['http_port'])

@@ -29,6 +29,7 @@ from intradp_ros.msg import (
 )
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_intake import intake_of, TextIntake
 from intradp_ros.runtime.requests.text_requests import (
     ChatTurn,
     Piece,
@@ -48,14 +49,14 @@ CLOSED = ('this fleet has a key, and a goal shows none: ask over HTTP with api_k
 class TextActions:
     """Serves both actions, and their mirrors, until it is closed."""
 
-    def __init__(self, node: Node, model: TextModel, max_tokens: int, highest: int = 0,
-                 closed: bool = False) -> None:
+    def __init__(self, node: Node, model: TextModel | TextIntake, max_tokens: int,
+                 highest: int = 0, closed: bool = False) -> None:
         """
         Take goals up to a priority; `closed` refuses all of them.
 
         `max_tokens` limits answers whose goals do not say how long they may be.
         """
-        self._model, self._most, self._highest = model, max_tokens, highest
+        self._model, self._most, self._highest = intake_of(model), max_tokens, highest
         self._closed = closed
         self._servers = [
             GoalServer(node, GenerateResponse, GenerateResponseCall, '~/generate_response',
@@ -83,7 +84,8 @@ class TextActions:
             if event.fate in (Fate.DONE, Fate.RESUMED):
                 result.response = _generated(pieces)
             finish(event.fate, result)
-        return self._model.submit(self._request(goal, goal.prompt), hear)
+        return self._model.submit(self._request(goal, goal.prompt), hear, lambda reason: finish(
+            Fate.REFUSED, GenerateResponse.Result(reason=reason)))
 
     def _answer(self, goal: Any, report: Callable[[Any], None],
                 finish: Callable[[Fate, Any], None]) -> Callable[[Fate], None]:
@@ -106,7 +108,8 @@ class TextActions:
                         role='assistant', content=''.join(piece.text for piece in pieces)))]
             finish(event.fate, result)
         turns = tuple(ChatTurn(message.role, message.content) for message in goal.messages)
-        return self._model.submit(self._request(goal, turns), hear)
+        return self._model.submit(self._request(goal, turns), hear, lambda reason: finish(
+            Fate.REFUSED, GenerateChatCompletions.Result(reason=reason)))
 
     def _request(self, goal: Any, prompt: str | tuple[ChatTurn, ...]) -> TextRequest:
         if self._closed:
