@@ -108,10 +108,10 @@ def change_plan(local: LocalLanguage) -> None:
 @pytest.mark.parametrize('threads, count', [
     (('engine-a', 'head-deadlines', 'loader-a'), 1), (('engine-b', 'loader-b'), 2)],
     ids=['head', 'worker'])
-@pytest.mark.parametrize('step', [12, pytest.param(1, marks=pytest.mark.slow)],
+@pytest.mark.parametrize('part', [12, pytest.param(1, marks=pytest.mark.slow)],
                          ids=['some', 'each'])
 def test_whatever_raises_the_next_request_is_answered(folder: Path, threads: tuple[str, ...],
-                                                      count: int, step: int) -> None:
+                                                      count: int, part: int) -> None:
     """Each function that a head's and a worker's loops call raises, or every twelfth one."""
     _, text = reference(folder, 'a model of weights', 8)
     injector = Injector(threads)
@@ -122,6 +122,7 @@ def test_whatever_raises_the_next_request_is_answered(folder: Path, threads: tup
         assert sum(not changes for _, _, changes in found) > (100 if count == 1 else 30)
         assert {'head.Head.anew', 'engine.StageEngine._build'} <= {
             name for name, _, changes in found if changes} or count == 2
+        step = -(-part // count)  # a worker has fewer
         found = found[int(time.time()) % step::step]
         for place, (name, number, changes) in enumerate(found):
             injector.arm(name, number, Panic if place % 3 == 0 else RuntimeError)
@@ -146,7 +147,8 @@ def test_whatever_raises_the_next_request_is_answered(folder: Path, threads: tup
         assert (state.serving, state.waiting) == (0, 0)
         assert local.head._table.free == local.head._table.pages
     assert not trouble
-    assert raised > 0.6 * len(found)  # others are called only while nothing is asked
+    # Others are called only while nothing is asked, or not so often once pages are shared.
+    assert raised > (0.6 if part == 1 else 0.25) * len(found)
 
 
 @pytest.fixture(scope='module')
