@@ -365,10 +365,10 @@ def placements(short: bool) -> list[Row]:
     huge = best_seconds(lambda: place(many), 2)
     return [
         Row('placement', f'{len(ratios)} small cases against brute force, mean', '>= 0.97',
-            f'{np.mean(ratios):.3f}', f'1; with exchanges {np.mean(better):.3f}',
-            bool(np.mean(ratios) >= 0.97)),
-        Row('placement', 'the worst of them', '>= 0.75', f'{min(ratios):.3f}',
-            f'1; with exchanges {min(better):.3f}', min(ratios) >= 0.75),
+            f'{np.mean(better):.3f}', f'1; without exchanges {np.mean(ratios):.3f}',
+            bool(np.mean(better) >= 0.97)),
+        Row('placement', 'the worst of them', '>= 0.75', f'{min(better):.3f}',
+            f'1; without exchanges {min(ratios):.3f}', min(better) >= 0.75),
         Row('placement', f'100 sites, 20 services, with a replay of {len(asked.time)} requests',
             '<= 200 ms', f'{1e3 * both:.0f} ms', f'placement alone {1e3 * alone:.1f} ms; '
             f'{int(replayed.events.sum())} events', both <= 0.2),

@@ -17,6 +17,7 @@ from intradp_ros.cli.output import output
 from intradp_ros.cli.serving_fleet import own_site, sites_of
 from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
+from intradp_ros.systems.serving.placement_plan import PlacementError, read_placement
 from intradp_ros.systems.serving.service import read_services, ServicesError
 
 DESCRIPTION = """\
@@ -47,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
     parser.add_argument('--services', type=Path, required=True, metavar='FILE',
                         help='services.yaml')
+    parser.add_argument('--plan', type=Path, metavar='FILE', help='a placement that serve plan '
+                        'wrote: what each executor runs (default: each runs all services)')
     parser.add_argument('--device', default='', metavar='NAME', help='the device that this '
                         'machine is in the fleet, or its site (default: its host name)')
     parser.add_argument('--address', default='127.0.0.1', help='to listen on; others than this '
@@ -55,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         'sites: a name, a blank and a key on each line')
     parser.add_argument('--site-key', type=Path, metavar='FILE',
                         help='the key by which other sites know this one')
-    parser.add_argument('--executors', type=int, default=1, metavar='N',
-                        help='processes that compute (default %(default)s)')
+    parser.add_argument('--executors', type=int, metavar='N', help='processes that compute '
+                        '(default: 1, or those of the plan)')
     parser.add_argument('--threads', type=int, default=1, metavar='N',
                         help='processor threads of each (default %(default)s)')
     parser.add_argument('--compute', default='cpu', metavar='DEVICE',
@@ -75,9 +78,14 @@ def run(args: argparse.Namespace) -> int:
         services = read_services(args.services)
         keys = access.ApiKeys.load(args.keys) if args.keys else None
         access.check_address(args.address, keys)
-    except (ServicesError, ValueError) as error:
+        lanes = read_placement(args.plan).lanes(name, [service.name for service in services]) \
+            if args.plan else None
+    except (ServicesError, PlacementError, ValueError) as error:
         raise CommandError(str(error)) from error
-    if min(args.executors, args.threads) < 1:
+    if lanes is not None and args.executors is not None:
+        raise CommandError('the plan says how many executors there are: leave --executors out')
+    executors = 1 if args.executors is None else args.executors
+    if min(executors, args.threads) < 1:
         raise CommandError('--executors and --threads must be at least 1')
     key = _key(args.site_key)
     logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')
@@ -87,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     with output(False) as out:
         port = int(sites[name].gateway.rpartition(':')[2])
         local = LocalSite(name, services, list(sites), SiteSettings(
-            args.executors, args.threads, args.compute, args.logs))
+            executors, args.threads, args.compute, args.logs), lanes=lanes)
         try:
             server = app.serve(local.gateway, args.address, port, keys, args.rate)
             connected = links.SiteLinks(local.gateway, {

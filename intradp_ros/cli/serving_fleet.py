@@ -12,10 +12,16 @@ from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.cluster.topology import Topology
 
 
 def sites_of(path: Path) -> Mapping[str, Device]:
     """Return the devices with gateways by the names of their sites; CommandError without any."""
+    return read_sites(path)[1]
+
+
+def read_sites(path: Path) -> tuple[Topology, Mapping[str, Device]]:
+    """Return what joins a fleet, and its sites as `sites_of` does."""
     try:
         fleet = read_fleet(path)
     except FleetFileError as error:
@@ -31,7 +37,7 @@ def sites_of(path: Path) -> Mapping[str, Device]:
     if not sites:
         raise CommandError(f'{path}: no device has a gateway: add "gateway: HOST:PORT" to one of '
                            'each site')
-    return sites
+    return fleet.topology, sites
 
 
 def own_site(sites: Mapping[str, Device], name: str) -> str:

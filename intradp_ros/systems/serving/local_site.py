@@ -43,13 +43,17 @@ class LocalSite:
     """
 
     def __init__(self, site: str, services: Sequence[Service], sites: Sequence[str] = (),
-                 settings: SiteSettings = SiteSettings(), *, compiled: bool = True) -> None:
-        """Start all; services are served as they are loaded."""
+                 settings: SiteSettings = SiteSettings(), *,
+                 lanes: Sequence[Sequence[int]] | None = None, compiled: bool = True) -> None:
+        """
+        Start all; services are served as they are loaded.
+
+        `lanes` are the numbers of the services of each executor; without them each has all.
+        """
         self._services, self._settings = tuple(services), settings
-        real = [k for k, service in enumerate(services) if not service.seconds]
-        emulated = [k for k, service in enumerate(services) if service.seconds]
-        self._lanes = [numbers for numbers in (real, emulated) if numbers
-                       for _ in range(settings.executors)]
+        planned = [list(range(len(services)))] * settings.executors if lanes is None else lanes
+        self._lanes = [numbers for emulated in (False, True) for lane in planned
+                       if (numbers := [k for k in lane if bool(services[k].seconds) is emulated])]
         self.gateway = Gateway(site, services, self._lanes, sites, compiled=compiled)
         self._deaths = [0] * len(self._lanes)
         self._opened: list[set[int]] = [set() for _ in self._lanes]

@@ -254,7 +254,9 @@ def most(world: World, arrivals: Arrivals) -> int:
     """Return how many requests no policy can exceed, as `oracle.bound` says."""
     holders = [float(sum(len({p.executor for p in site.places if p.service == s})
                          for site in world.sites)) for s in range(world.services)]
-    return bound(arrivals.time, arrivals.deadline, arrivals.service, world.seconds(),
+    held = np.array(holders)[arrivals.service] > 0  # what is nowhere is answered by nobody
+    seconds = [row if holders[s] else (1.0,) for s, row in enumerate(world.seconds())]
+    return bound(arrivals.time[held], arrivals.deadline[held], arrivals.service[held], seconds,
                  world.executors, holders)
 
 

@@ -177,6 +177,12 @@ def test_spread_makes_late_what_means_promise_and_not_what_quantiles_do():
     assert late['mean'] > 0.05 and late['quantile'] <= 0.005
 
 
+def test_what_no_site_has_is_answered_by_nobody_and_bounds_nothing():
+    world = World(one_executor().sites, 2, even_hops(1, 0))
+    asked = arrivals(np.arange(10.0), 1.0, service=[0, 1] * 5)
+    assert replay(world, asked).in_time == most(world, asked) == 5
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match='names a site'):
         replay(one_executor(), arrivals([0.0], 1.0, site=1))
