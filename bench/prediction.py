@@ -44,7 +44,7 @@ from intradp_lab.testbed.figures import quantile
 from intradp_lab.testbed.single_schedule_run import Frames, LANES, load_frames, PinnedRun
 from intradp_lab.testbed.trial import Trial
 from intradp_lab.zoo.video import frames as video
-from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
+from intradp_ros.cli.books import Grid, make_plan, MODES, Plan
 from intradp_ros.cli.output import Output, output
 from intradp_ros.cli.profile_arguments import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
@@ -141,7 +141,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--points', type=int, default=8, help='bandwidths of the book')
     parser.add_argument('--low', type=float, default=2.0, metavar='MBPS')
     parser.add_argument('--high', type=float, default=200.0, metavar='MBPS')
-    parser.add_argument('--strategies', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument('--strategies', nargs='+', choices=MODES, default=list(MODES))
     parser.add_argument('--transport', choices=CHOICES, default='udp',
                         help="default %(default)s, as the nodes'")
     parser.add_argument('--out', type=Path, default=Path('out/prediction'))

@@ -31,11 +31,12 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
+from intradp_lab.rivals.entries import DSCCS, rival_candidates, RIVALS, SPSO_GA
+from intradp_lab.rivals.tensor_parallel import tensor_parallel
 from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel
-from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid
 from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
 from intradp_ros.systems.sharing.judge.simulator import simulate
@@ -43,19 +44,13 @@ from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim, baselines, Candidate, candidates
 from intradp_ros.systems.sharing.search.solvers import SOLVERS
-from intradp_ros.systems.sharing.strategies import (
-    BASELINES,
-    DSCCS,
-    LOCAL,
-    OFFLOAD,
-    SHARED,
-    SPSO_GA,
-)
+from intradp_ros.systems.sharing.strategies import BASELINES, LOCAL, OFFLOAD, SHARED
 
 T = TypeVar('T')
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 TENSOR, DE, OURS = 'tensor', 'de', 'ours'
-RIVALS = (LOCAL, OFFLOAD, DSCCS)
+OTHERS = (*BASELINES, *RIVALS)
+COMPARED = (LOCAL, OFFLOAD, DSCCS)
 CLOSE = 2.0
 DEADLINE = 1.0
 #: Two sums of the same seconds in another order may differ so much.
@@ -93,18 +88,18 @@ class Point:
     @property
     def close(self) -> bool:
         """Return whether the rivals are within a factor of 2 of each other."""
-        rivals = [self.milliseconds[name] for name in RIVALS]
+        rivals = [self.milliseconds[name] for name in COMPARED]
         return max(rivals) <= CLOSE * min(rivals)
 
     @property
     def gain(self) -> float:
         """Return the part of the best rival's latency that ours saves."""
-        return 1 - self.milliseconds[OURS] / min(self.milliseconds[name] for name in RIVALS)
+        return 1 - self.milliseconds[OURS] / min(self.milliseconds[name] for name in COMPARED)
 
     @property
     def room(self) -> float:
         """Return the part of the best rival's latency that the bound leaves to save."""
-        return 1 - self.bound / min(self.milliseconds[name] for name in RIVALS)
+        return 1 - self.bound / min(self.milliseconds[name] for name in COMPARED)
 
     @property
     def violations(self) -> list[str]:
@@ -114,7 +109,7 @@ class Point:
                  if taken * (1 + ROUNDING) < ours]
         found += [f'less energy in the time of {name}' for name, taken in self.frugal.items()
                   if self.joules[name] * (1 + ROUNDING) < taken]
-        in_time = [self.joules[name] for name in BASELINES
+        in_time = [self.joules[name] for name in OTHERS
                    if self.milliseconds[name] <= 1e3 * DEADLINE]
         if self.within is not None and in_time and min(in_time) * (1 + ROUNDING) < self.within:
             found.append('less energy within the deadline')
@@ -142,13 +137,14 @@ def planned(case: Case, relaxation: Relaxation, mbps: float, effort: Effort) -> 
     """Plan for one bandwidth."""
     link = LinkModel.symmetric(mbps, DELAY, OVERHEAD)
     found, planning = timed(lambda: candidates(case.cost, link, Aim()))
+    found |= rival_candidates(case.cost, link, Aim())
     bound, bounding = timed(lambda: relaxation.bound(link, found[SHARED].played.latency))
-    milliseconds = {name: 1e3 * found[name].played.latency for name in BASELINES}
+    milliseconds = {name: 1e3 * found[name].played.latency for name in OTHERS}
     milliseconds[TENSOR] = 1e3 * simulate(tensor_parallel(case.cost), case.cost, link).latency
     if effort.de_seconds and mbps in effort.de_mbps:
         milliseconds[DE] = 1e3 * evolved(case, link, effort.de_seconds)
     milliseconds[OURS] = 1e3 * found[SHARED].played.latency
-    joules = {name: found[name].joules for name in BASELINES} | {OURS: found[SHARED].joules}
+    joules = {name: found[name].joules for name in OTHERS} | {OURS: found[SHARED].joules}
     wanted = mbps in effort.energy_mbps
     return Point(case.title, case.dense, len(case.cost.split.operators), mbps, milliseconds,
                  joules, 1e3 * bound, planning, bounding,
@@ -167,7 +163,7 @@ def evolved(case: Case, link: LinkModel, seconds: float) -> float:
     late = time.process_time() + seconds
     cost = assuming(case.cost, best_encodings(case.cost, link))
     return SOLVERS['de'](cost, link, budget=10**9,
-                         begin=list(baselines(cost, link, Aim()).values()),
+                         begin=list(baselines(cost, link).values()),
                          stop=lambda: time.process_time() > late).latency
 
 
@@ -179,11 +175,11 @@ def frugal(case: Case, link: LinkModel, deadline: float) -> Candidate:
 def frugal_joules(case: Case, link: LinkModel, found: Mapping[str, Candidate]) -> dict[str, float]:
     """Return our least joules in no more time than each baseline takes."""
     known: dict[float, float] = {}
-    for name in BASELINES:
+    for name in OTHERS:
         latency = found[name].played.latency
         if latency not in known:
             known[latency] = frugal(case, link, latency).joules
-    return {name: known[found[name].played.latency] for name in BASELINES}
+    return {name: known[found[name].played.latency] for name in OTHERS}
 
 
 def show_point(point: Point, console: Console) -> None:
@@ -249,10 +245,10 @@ def show_energy(points: Sequence[Point], console: Console) -> None:
     measured = [p for p in points if p.within is not None]
     if not measured:
         return
-    table = Table('network', *BASELINES, f'SPSO-GA, {DEADLINE:g} s',
+    table = Table('network', *OTHERS, f'SPSO-GA, {DEADLINE:g} s',
                   title='joules saved in no more time (mean)')
     for name, own in grouped(measured).items():
-        saved = [mean(1 - p.frugal[b] / p.joules[b] for p in own) for b in BASELINES]
+        saved = [mean(1 - p.frugal[b] / p.joules[b] for p in own) for b in OTHERS]
         in_time = [1 - (p.within or 0.0) / p.joules[SPSO_GA] for p in own
                    if p.milliseconds[SPSO_GA] <= 1e3 * DEADLINE]
         table.add_row(name, *map(_percent, [*saved, mean(in_time) if in_time else None]))
@@ -275,7 +271,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 def _draw_case(axes: Axes, name: str, points: Sequence[Point]) -> None:
     mbps = [p.mbps for p in points]
-    best = [min(p.milliseconds[b] for b in BASELINES) / p.bound for p in points]
+    best = [min(p.milliseconds[b] for b in OTHERS) / p.bound for p in points]
     axes.plot(mbps, best, color=DARK_GREY, marker='s', markersize=3, label='best baseline')
     axes.plot(mbps, [p.ratio for p in points], color=RED, marker='o', markersize=3, label=OURS)
     axes.set(xscale='log', title=name, xlabel='Mbit/s', ylabel='latency / lower bound')

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from intradp_lab.emulation.network import available, NetworkError
 from intradp_lab.emulation.settings import LinkSettings, SHARED_MEDIUM
 from intradp_lab.emulation.trace import constant, LinkTrace, read_trace
 from intradp_lab.report.statements import outage_sentence
+from intradp_lab.rivals.entries import RIVALS, with_rivals
 from intradp_lab.testbed.case import CaseRun, SEEN
 from intradp_lab.testbed.devices import as_emulated
 from intradp_lab.testbed.exactness import BUDGET
@@ -22,7 +24,7 @@ from intradp_lab.testbed.outage_run import check_outages, run_outages
 from intradp_lab.testbed.recorded import profile_from_recording, read_recording
 from intradp_lab.testbed.trial import load_seen, Phase, Trial
 from intradp_ros.cli.arguments import file_of, number
-from intradp_ros.cli.books import Grid, make_plan, Plan, SYSTEMS
+from intradp_ros.cli.books import Grid, make_plan, MODES, Plan
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
 from intradp_ros.cli.output_paths import result_folder
@@ -32,8 +34,12 @@ from intradp_ros.core.processes import ChildError
 from intradp_ros.dds.transport_profile import AUTO, CHOICES
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.schedule.schedule import ROBOT, SERVER
+from intradp_ros.systems.sharing.book.make_book import PlanningProblem
+from intradp_ros.systems.sharing.search.pool import Aim
+from intradp_ros.systems.sharing.strategies import SHARED
 
 BOOK = 'book.json'
+SYSTEMS = (*(mode for mode in MODES if mode != SHARED), *RIVALS, SHARED)
 DESCRIPTION = f"""\
 Measure what each system makes of a model on a robot, a server and a link that are not here.
 
@@ -67,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='a trace with the columns t_seconds and Mbps, replayed in its '
                              'order, or a rate that does not change')
     add_emulated_link(parser)
-    parser.add_argument('--systems', nargs='+', choices=list(SYSTEMS), default=list(SYSTEMS),
+    parser.add_argument('--systems', nargs='+', choices=SYSTEMS, default=list(SYSTEMS),
                         help='which to compare (default: all)')
     parser.add_argument('--seconds', type=number(0.0, above=True), default=20.0,
                         help='how long each system runs, from the beginning of the trace '
@@ -187,9 +193,13 @@ def _plan(args: argparse.Namespace, settings: LinkSettings, subject: Subject, ou
     # Where packets take long or are lost, transports begin slowly, and so do measured rates.
     low, high = (0.1 if settings.uneven else 0.7) * min(rates), max(rates)
     points = 16 if high >= 1.4 * min(rates) else 8 if settings.uneven else 4
-    return make_plan(subject, profiles, Grid(low, high, points), out,
+    plan = make_plan(subject, profiles, Grid(low, high, points), out,
                      delay=planned_delay(args), overhead=args.overhead / 1e3,
                      seed=args.seed, shared_air=args.medium == SHARED_MEDIUM)
+    with out.status('planning as others do'):
+        return replace(plan, book=with_rivals(plan.book, PlanningProblem(
+            plan.cost, plan.book.delay, plan.book.overhead, plan.book.shared_air,
+            Aim(power=plan.power, seed=args.seed))))
 
 
 def _profile(args: argparse.Namespace, side: str, subject: Subject) -> Any:

@@ -12,8 +12,8 @@ for the nearest bandwidth is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-import math
 
+from intradp_lab.rivals.entries import ranges
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
@@ -37,15 +37,14 @@ def intra_dp_book(setting: PlanningProblem, digest: str, grid: Sequence[float], 
     """
     grid = sorted(grid)
     alone = local(len(setting.cost.split.operators))
-    middles = [math.sqrt(a * b) for a, b in zip(grid, grid[1:])]
     entries: list[Entry] = []
-    for mbps, low, high in zip(grid, (grid[0] / 2, *middles), (*middles, math.inf)):
+    for mbps, low, high in ranges(grid):
         price = setting.evaluator(mbps)
         solved = _solve(setting, mbps, seed, budget, bands)
         for strategy, partition in ((LOCAL, alone), (SHARED, solved)):
             found = price(partition)
             entries.append(Entry(mbps, strategy, found.played.latency, partition, found.joules,
-                                 min(low, mbps), max(high, mbps)))
+                                 low, high))
     return ScheduleBook(digest, setting.cost.split.axis, setting.delay, setting.overhead,
                         tuple(entries))
 

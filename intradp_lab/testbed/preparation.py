@@ -18,6 +18,8 @@ from pathlib import Path
 
 import torch
 
+import intradp_lab
+from intradp_lab.rivals.entries import with_rivals
 from intradp_lab.testbed.intra_dp import intra_dp_book
 from intradp_lab.testbed.operator_costs import profile_from_costs, shipped_costs
 from intradp_lab.testbed.package_data import package_data
@@ -46,12 +48,13 @@ from intradp_ros.systems.sharing.book.plan_from_profiles import (
     ENERGY,
     PlanRequest,
 )
+from intradp_ros.systems.sharing.search.pool import Aim
 from intradp_ros.wire.codecs.names import BITS
 
 MODEL, PREPARED = 'model.graph', 'prepared.json'
-#: Packages that decide what a preparation holds.
-_PLANNING = ('graph', 'lab/testbed', 'link', 'profiling', 'schedule', 'split', 'systems/sharing',
-             'wire')
+#: What decides what a preparation holds: packages, and rooms of the laboratory.
+_PLANNING = ('graph', 'link', 'profiling', 'schedule', 'split', 'systems/sharing', 'wire')
+_ROOMS = ('rivals', 'testbed')
 #: Truth values cross as bits: an eighth of their bytes, at about the speed of memory.
 TRUTH_AS_BITS = EncodingTiming(1 / 8, 1e-9, 1e-9)
 
@@ -136,7 +139,9 @@ def prepared(workload: Workload, inputs: str, folder: Path, planning: Planning) 
 def _key(workload: Workload, inputs: str, planning: Planning) -> str:
     """Return what a preparation depends on, as a short name."""
     times = _times(workload).read_text()
-    text = repr((code_digest(*_PLANNING), SYSTEMS, workload, inputs, planning, times))
+    lab = Path(intradp_lab.__file__).parent
+    own = files_digest(lab, (f for room in _ROOMS for f in (lab / room).rglob('*.py')))
+    text = repr((code_digest(*_PLANNING), own, SYSTEMS, workload, inputs, planning, times))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -200,7 +205,10 @@ def _books(model: SharedModel, profiles: dict[str, Profile], planning: Planning,
     setting = PlanningProblem(CostModel.from_profiles(model.split, profiles), planning.delay,
                               planning.overhead)
     grid = bandwidth_grid(planning.low, planning.high, planning.points)
-    return {**{name: ScheduleBook.from_json(book_from_profiles(asked))
-               for name, asked in requests.items()},
+    books = {name: ScheduleBook.from_json(book_from_profiles(asked))
+             for name, asked in requests.items()}
+    books[BOOK] = with_rivals(books[BOOK], replace(setting, aim=Aim(
+        power=profiles[ROBOT].power, seed=planning.seed)))
+    return {**books,
             **{name: intra_dp_book(setting, model.digest, grid, planning.seed, bands=bands)
                for name, bands in ((INTRA_DP_BOOK, False), (EVOLVED_BOOK, True))}}

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intradp_lab.report.statements import EVOLVED, FRUGAL, OURS
+from intradp_lab.rivals.entries import DSCCS, SPSO_GA
 from intradp_lab.testbed.evaluation_results import INPUTS, INTRA_DP, SENSOR
 from intradp_lab.testbed.trial import Phase
 from intradp_ros.systems.sharing.strategies import (
-    DSCCS,
     LOCAL,
     OFFLOAD,
     SHARED,
-    SPSO_GA,
 )
 
 BOOK, ENERGY_BOOK = 'book.json', 'energy.json'

@@ -23,7 +23,6 @@ from intradp_ros.profiling.profile import (
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, Transfer
-from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.plan_from_profiles import (
     book_from_profiles,
@@ -37,17 +36,13 @@ from intradp_ros.systems.sharing.session.rehearsal import lossy_difference
 from intradp_ros.systems.sharing.strategies import (
     CUT,
     DEADLINE,
-    DSCCS,
     LOCAL,
     OFFLOAD,
     SHARED,
-    SPSO_GA,
 )
 
 MODES = (LOCAL, OFFLOAD, CUT, SHARED)
-"""Strategies that are run."""
-SYSTEMS = (LOCAL, OFFLOAD, CUT, DSCCS, SPSO_GA, SHARED)
-"""All strategies of a book."""
+"""Strategies that are run, and that every book has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,7 @@ class Plan:
         """Return the entries of the grid's nearest bandwidth by the names that users see."""
         nearest = min(self.book.grid, key=lambda point: abs(math.log(point / mbps)))
         found = {e.strategy: e for e in self.book.entries if e.mbps == nearest}
-        return {name: found[name] for name in SYSTEMS}
+        return {name: found[name] for name in MODES}
 
     def link(self, mbps: float) -> LinkModel:
         """Return the link that the book assumes for a bandwidth."""
@@ -100,10 +95,6 @@ class Plan:
         price = Evaluator(self.cost, link, aim)
         return front(self.cost, link, aim,
                      {name: price(e.partition) for name, e in entries.items()})
-
-    def tensor_parallel(self, mbps: float) -> Simulation:
-        """Simulate tensor parallelism, which no book holds."""
-        return simulate(tensor_parallel(self.cost), self.cost, self.link(mbps))
 
 
 def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out: Output, *,
@@ -158,7 +149,7 @@ def encodings(plan: Plan) -> dict[str, int]:
 def chosen_mode(entries: Mapping[str, Entry]) -> str:
     """Return the simplest system whose schedule is that of the shared mode."""
     best = entries[SHARED].partition
-    return next(mode for mode in SYSTEMS if entries[mode].partition == best)
+    return next(mode for mode in MODES if entries[mode].partition == best)
 
 
 def stages(plan: Plan, entry: Entry) -> list[dict[str, Any]]:

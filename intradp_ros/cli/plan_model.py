@@ -17,9 +17,9 @@ from intradp_ros.cli.books import (
     Goal,
     Grid,
     make_plan,
+    MODES,
     Plan,
     stages,
-    SYSTEMS,
 )
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import (
@@ -62,8 +62,6 @@ of other systems, and a lower bound that no schedule can be below.
   local    everything on the robot
   offload  the whole input to the server, everything there, the result back
   cut      the first operators on the robot, the others on the server: the best such cut
-  dsccs    the cut of the layer graph with the least latency (a minimum cut)
-  spso-ga  whole layers on either side for the least energy within the deadline (a swarm)
   shared   rows on both sides at once (local operator parallelism); never predicted worse than
            the others, and the same as one of them where nothing better was found
 
@@ -126,7 +124,7 @@ def _add_goal(parser: argparse.ArgumentParser) -> None:
         help='what shared schedules minimise: latency (default), energy of the robot within the '
              'deadline, or a weighted sum')
     parser.add_argument('--deadline', type=float, default=DEADLINE, metavar='SECONDS',
-                        help=f'for the objective energy, and for spso-ga (default {DEADLINE:g})')
+                        help=f'for the objective energy (default {DEADLINE:g})')
     parser.add_argument('--joule', type=float, default=0.1, metavar='SECONDS', dest='joule',
                         help='seconds per joule, for the objective weighted (default 0.1)')
 
@@ -237,7 +235,6 @@ def _row(plan: Plan, mbps: float) -> dict[str, Any]:
     bound = plan.book.bound(mbps) or 0.0
     return {
         'mbps': mbps, **{f'{mode}_ms': 1e3 * e.predicted for mode, e in entries.items()},
-        'tensor_parallel_ms': 1e3 * plan.tensor_parallel(mbps).latency,
         'bound_ms': 1e3 * bound, 'over_bound': shared.predicted / bound if bound else None,
         **{f'{mode}_j': e.joules for mode, e in entries.items()},
         'chosen': chosen_mode(entries), 'gain': 1 - shared.predicted / simple,
@@ -246,11 +243,11 @@ def _row(plan: Plan, mbps: float) -> dict[str, Any]:
 
 
 def _show(data: dict[str, Any], out: Output) -> None:
-    shown = table(f'{data["model"]}: predicted milliseconds of one inference', 'Mbit/s', *SYSTEMS,
+    shown = table(f'{data["model"]}: predicted milliseconds of one inference', 'Mbit/s', *MODES,
                   'bound', 'x bound', 'gain', 'J', 'stages', 'up', 'down', left=0)
     for row in data['grid']:
-        cells = [milliseconds(row[f'{mode}_ms'] / 1e3) for mode in SYSTEMS]
-        bold = list(SYSTEMS).index(row['chosen'])
+        cells = [milliseconds(row[f'{mode}_ms'] / 1e3) for mode in MODES]
+        bold = MODES.index(row['chosen'])
         cells[bold] = f'[bold]{cells[bold]}[/bold]'
         ratio = f'{row["over_bound"]:.2f}' if row['over_bound'] else '-'
         shown.add_row(f'{row["mbps"]:g}', *cells, milliseconds(row['bound_ms'] / 1e3), ratio,
@@ -317,7 +314,7 @@ def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]], out
         out.show(f'schedule table written to {args.output}')
     if args.plot:
         _parent(args.plot)
-        names = [*SYSTEMS, *(['bound'] if all(row['bound_ms'] > 0 for row in rows) else [])]
+        names = [*MODES, *(['bound'] if all(row['bound_ms'] > 0 for row in rows) else [])]
         curves = {name: [(row['mbps'], row[f'{name}_ms']) for row in rows] for name in names}
         draw_book(curves, args.plot, plan.subject.name)
         out.show(f'plot drawn in {args.plot}')

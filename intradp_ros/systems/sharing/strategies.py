@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 LOCAL, OFFLOAD, CUT, SHARED = 'local', 'offload', 'cut', 'shared'
-DSCCS, SPSO_GA = 'dsccs', 'spso-ga'
-BASELINES = (LOCAL, OFFLOAD, CUT, DSCCS, SPSO_GA)
+BASELINES = (LOCAL, OFFLOAD, CUT)
 STRATEGIES = (*BASELINES, SHARED)
 #: Schedules of a book that nobody asks for by name: for devices that are no longer as fast, to
 #: each other, as profiled.
 UNEVEN = 'uneven'
-#: Seconds within which SPSO-GA minimises energy, unless another deadline is given.
+#: Seconds within which energy is minimised, unless another deadline is given.
 DEADLINE = 1.0

@@ -463,6 +463,18 @@ def test_a_book_without_a_strategy(model: SharedModel, wanted: torch.Tensor) -> 
             pair.robot.infer((SOURCE,), strategy='magic')
 
 
+def test_schedules_of_rivals_run_where_the_book_has_them(model: SharedModel,
+                                                         wanted: torch.Tensor) -> None:
+    """The laboratory adds them, and tables of before hold them."""
+    book = hand_made_book(model)
+    rival = replace(next(e for e in book.entries if e.strategy == SHARED), strategy='dsccs')
+    read = ScheduleBook.from_json(replace(book, entries=(*book.entries, rival)).to_json())
+    with sharing_pair(model, read) as pair:
+        outcome = pair.robot.infer((SOURCE,), strategy='dsccs')
+        assert outcome.stats.shared
+        assert_equal(outcome.outputs, wanted)
+
+
 def test_a_book_of_another_model_is_refused(pair: Pair, other_model: SharedModel) -> None:
     """The error names both; the book in use stays."""
     book = pair.robot.connection.book

@@ -27,6 +27,8 @@ from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.strategies import (
     LOCAL,
     SHARED,
+    STRATEGIES,
+    UNEVEN,
 )
 from intradp_ros.wire.codecs.names import LOSSY
 
@@ -144,6 +146,11 @@ class ScheduleBook:
     def strategies(self) -> tuple[str, ...]:
         """Names of the strategies that the book has schedules of."""
         return tuple(dict.fromkeys(e.strategy for e in self.entries))
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Names of the strategies that this package does not plan, but runs: of rivals, say."""
+        return tuple(name for name in self.strategies if name not in (*STRATEGIES, UNEVEN))
 
     def choose(self, mbps: float, strategy: str = SHARED, previous: int | None = None) -> int:
         """

@@ -18,7 +18,7 @@ import math
 from random import Random
 
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines.dsccs import min_cut
+from intradp_ros.systems.sharing.baselines.minimum_cut import min_cut
 from intradp_ros.systems.sharing.judge.energy import latency, Objective
 from intradp_ros.systems.sharing.judge.judge import Judge, Judged
 from intradp_ros.systems.sharing.partition.partition import (

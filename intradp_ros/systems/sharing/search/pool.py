@@ -12,9 +12,7 @@ import numpy as np
 
 from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines.dsccs import min_cut
 from intradp_ros.systems.sharing.baselines.simple import best_cut
-from intradp_ros.systems.sharing.baselines.spso_ga import spso_ga
 from intradp_ros.systems.sharing.judge.energy import (
     energy,
     EnergyUnderDeadline,
@@ -30,11 +28,9 @@ from intradp_ros.systems.sharing.search.annealing import search, usual_budget
 from intradp_ros.systems.sharing.strategies import (
     CUT,
     DEADLINE,
-    DSCCS,
     LOCAL,
     OFFLOAD,
     SHARED,
-    SPSO_GA,
 )
 
 # Partitions that are judged for each point of a front.
@@ -96,7 +92,7 @@ def candidates(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Candidat
     """
     seeker = _Seeker(cost, link, aim)
     found = {name: seeker.judged(partition)
-             for name, partition in baselines(seeker.assumed, link, aim).items()}
+             for name, partition in baselines(seeker.assumed, link).items()}
     return {**found, SHARED: best([*found.values(), seeker(found.values())])}
 
 
@@ -134,12 +130,10 @@ def improved(cost: CostModel, link: LinkModel, aim: Aim, known: Iterable[Partiti
     return best([*first, seeker(first, budget=budget)])
 
 
-def baselines(cost: CostModel, link: LinkModel, aim: Aim) -> dict[str, Partition]:
-    """Return what others would do."""
+def baselines(cost: CostModel, link: LinkModel) -> dict[str, Partition]:
+    """Return the simple schedules that a robot can be asked for."""
     count = len(cost.split.operators)
-    return {LOCAL: local(count), OFFLOAD: offload(count),
-            CUT: best_cut(cost, link).partition, DSCCS: min_cut(cost, link),
-            SPSO_GA: spso_ga(cost, link, power=aim.power, deadline=aim.deadline, seed=aim.seed)}
+    return {LOCAL: local(count), OFFLOAD: offload(count), CUT: best_cut(cost, link).partition}
 
 
 def front(cost: CostModel, link: LinkModel, aim: Aim, known: Mapping[str, Candidate],

@@ -180,8 +180,9 @@ class RobotClient:
 
         """
         self._check(inputs)
-        if strategy not in STRATEGIES:
-            raise ValueError(f'no strategy {strategy!r}; there are {", ".join(STRATEGIES)}')
+        book = self.connection.book
+        if strategy not in (known := (*STRATEGIES, *(book.others if book else ()))):
+            raise ValueError(f'no strategy {strategy!r}; there are {", ".join(known)}')
         self._concurrency = among
         self._current.newest += 1
         self.connection.newest = self._current.newest

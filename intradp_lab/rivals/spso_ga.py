@@ -16,14 +16,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from intradp_lab.rivals.blocks import Blocks, Bools, Floats
 from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines.blocks import Blocks, Bools, Floats
 from intradp_ros.systems.sharing.baselines.operator_placement import placed
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.strategies import DEADLINE
 
-#: The paper's comparison: 1 Hz, the least frequency for controlling a robot's movement (6.1).
 # Chen et al., section 5: inertia, and the pull of the own and of the swarm's best, from .. to.
 _INERTIA = (0.9, 0.4)
 _OWN = (0.9, 0.2)

@@ -12,21 +12,25 @@ import numpy as np
 import pytest
 from synthetic import random_split_graph
 
+from intradp_lab.rivals.blocks import Blocks
+from intradp_lab.rivals.entries import RIVALS, with_rivals
+from intradp_lab.rivals.spso_ga import spso_ga
+from intradp_lab.rivals.tensor_parallel import tensor_parallel
 from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.baselines.blocks import Blocks
-from intradp_ros.systems.sharing.baselines.dsccs import min_cut
+from intradp_ros.systems.sharing.baselines.minimum_cut import min_cut
 from intradp_ros.systems.sharing.baselines.operator_placement import placed
 from intradp_ros.systems.sharing.baselines.simple import best_local, best_offload
-from intradp_ros.systems.sharing.baselines.spso_ga import spso_ga
-from intradp_ros.systems.sharing.baselines.tensor_parallel import tensor_parallel
+from intradp_ros.systems.sharing.book.book import ScheduleBook
+from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem
 from intradp_ros.systems.sharing.judge.energy import energy
 from intradp_ros.systems.sharing.judge.simulator import simulate, Simulation
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition
+from intradp_ros.systems.sharing.search.pool import Aim
 
 LINK = LinkModel(8e4, 1.2e5, delay=1e-3, overhead=2e-4)
 
@@ -150,3 +154,19 @@ def test_tensor_parallelism_gathers_behind_every_heavy_layer() -> None:
     for side in (ROBOT, SERVER):  # raises if a row is read that is nowhere
         compile_program(split, schedule, side, {}, delivers=side == ROBOT)
     assert simulate(schedule, cost, LINK).bytes_up > 0
+
+
+def test_a_table_with_rivals_keeps_its_own_schedules() -> None:
+    setting = PlanningProblem(random_cost(2, 6), 1e-3, 2e-4, aim=Aim(seed=1))
+    book = book_of(setting, 'd' * 64, (0.1, 1.0, 10.0))
+    found = with_rivals(book, setting)
+    assert found.entries[:len(book.entries)] == book.entries
+    assert ScheduleBook.from_json(found.to_json()) == found
+    assert found.others == RIVALS and not book.others and found.knows_speeds
+    for name in RIVALS:
+        for mbps in (0.01, 0.2, 0.9, 40.0):
+            entry = found.entries[found.choose(mbps, name)]
+            assert entry.strategy == (name if mbps > 0.05 else 'local')
+        for entry in (e for e in found.entries if e.strategy == name):
+            taken = played(setting.cost, entry.partition, setting.link(entry.mbps))
+            assert taken.latency == pytest.approx(entry.predicted)
