@@ -135,6 +135,10 @@ def generation_of(given: Any, what: object = 'generation_config.json') -> dict[s
     for key, neutral in GENERATION.items():
         if key in plain and plain[key] != neutral:
             found[key] = plain[key]
+    for key in _OF_TOKENS:  # -1 says that there is none
+        if isinstance(found.get(key), Sequence):
+            found[key] = [token for token in found[key]
+                          if not (isinstance(token, int) and token < 0)]
     unknown = sorted(key for key, neutral in _NOT_DONE.items()
                      if key in plain and plain[key] not in neutral)
     if unknown:
@@ -146,13 +150,16 @@ def generation_of(given: Any, what: object = 'generation_config.json') -> dict[s
 #: What of a generation configuration is done, and the value that changes nothing.
 GENERATION: Mapping[str, Any] = {
     'temperature': 1.0, 'top_k': 0, 'top_p': 1.0, 'min_p': 0.0, 'repetition_penalty': 1.0,
-    'max_new_tokens': None, 'min_new_tokens': 0, 'suppress_tokens': [], 'do_sample': None}
+    'max_new_tokens': None, 'max_length': None, 'min_new_tokens': 0, 'suppress_tokens': [],
+    'begin_suppress_tokens': [], 'do_sample': None}
+_OF_TOKENS = ('eos_token_id', 'suppress_tokens', 'begin_suppress_tokens')
 #: What is not done, and the values that change nothing.
 _NOT_DONE: Mapping[str, Collection[Any]] = {
     'num_beams': (1,), 'typical_p': (1.0,), 'epsilon_cutoff': (0.0,), 'eta_cutoff': (0.0,),
     'top_h': (), 'encoder_repetition_penalty': (1.0,), 'no_repeat_ngram_size': (0,),
     'bad_words_ids': ([],), 'forced_bos_token_id': (), 'forced_eos_token_id': (),
-    'exponential_decay_length_penalty': (), 'begin_suppress_tokens': ([],), 'sequence_bias': ({},),
+    'exponential_decay_length_penalty': (), 'sequence_bias': ({}, []), 'max_time': (),
+    'encoder_no_repeat_ngram_size': (0,), 'token_healing': (False,),
     'guidance_scale': (1, 1.0), 'watermarking_config': (), 'stop_strings': ([],),
     'penalty_alpha': (0.0,), 'dola_layers': (), 'min_length': (0,), 'num_beam_groups': (1,),
     'diversity_penalty': (0.0,), 'constraints': (), 'force_words_ids': ()}

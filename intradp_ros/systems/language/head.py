@@ -227,9 +227,16 @@ class Head:
                 *tokens, *asked.stop_tokens, *biased)):
             raise ValueError(f'a token that is not within 0..{prompts.vocabulary - 1}')
         wanted = asked.max_tokens or prefers.get('max_new_tokens')
+        if not wanted and 'max_length' in prefers:
+            wanted = int(prefers['max_length']) - len(tokens)
+            if wanted < 1:
+                raise ValueError(f'a prompt of {len(tokens)} tokens, but this model ends at '
+                                 f'{prefers["max_length"]} (max_length): say max_tokens')
         most = min(room, wanted or room)
-        least = prefers.get('min_new_tokens', 0) if asked.min_tokens is None else asked.min_tokens
-        if least > most:
+        least = asked.min_tokens
+        if least is None:
+            least = min(most, prefers.get('min_new_tokens', 0))
+        elif least > most:
             raise ValueError(f'min_tokens is {least}, but an answer has at most {most} tokens')
         if grammar and (asked.ignore_ends or asked.min_tokens):
             raise ValueError('an answer that meets a schema ends with it: ignore_eos and '
@@ -653,7 +660,10 @@ class Head:
             allowed = torch.zeros(len(logits), dtype=torch.bool)
             count = min(len(allowed), len(found))
             allowed[:count] = found[:count]
-        not_now = [*self.manifest.generation.get('suppress_tokens', ())]
+        prefers = self.manifest.generation
+        not_now = [*prefers.get('suppress_tokens', ())]
+        if not request.answer:
+            not_now += prefers.get('begin_suppress_tokens', ())
         if request.answer < request.least and not request.grammar:
             not_now += request.ends
         if not_now:

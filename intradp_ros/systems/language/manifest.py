@@ -35,11 +35,12 @@ DTYPES: Mapping[str, torch.dtype] = {
 COMPUTED = torch.float32
 
 
-#: Ends of an answer, and tokens that are never drawn; numbers of a generation configuration.
+#: Ends of an answer, and tokens that are not drawn; numbers of a generation configuration.
 _MAX_ENDS, _MAX_SUPPRESSED = 256, 1 << 16
 _RANGES: Mapping[str, tuple[float, float]] = {
     'temperature': (0.0, 100.0), 'top_k': (0, 1 << 30), 'top_p': (0.0, 1.0), 'min_p': (0.0, 1.0),
     'repetition_penalty': (1e-3, 1e3), 'max_new_tokens': (1, MAX_CONTEXT),
+    'max_length': (1, 1 << 62),
     'min_new_tokens': (0, MAX_CONTEXT)}
 
 
@@ -221,7 +222,9 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
 def _generation(data: Any) -> Mapping[str, Any]:
     """Return a generation configuration; ManifestError if a number in it is impossible."""
     ends = _some(data.get('eos_token_id', []), _MAX_ENDS)
-    for token in (*ends, *_some(data.get('suppress_tokens', []), _MAX_SUPPRESSED)):
+    never = [token for key in ('suppress_tokens', 'begin_suppress_tokens')
+             for token in _some(data.get(key, []), _MAX_SUPPRESSED)]
+    for token in (*ends, *never):
         _count(token, MAX_CONTEXT, 0)
     for key, (low, high) in _RANGES.items():
         if key in data and not (type(data[key]) in (int, float) and low <= data[key] <= high):

@@ -23,7 +23,7 @@ from intradp_ros.systems.language.import_model import (
 from intradp_ros.systems.language.manifest import DTYPES, Manifest, ManifestError, read_manifest
 
 #: Raised when the same files become other blobs.
-_VERSION = 3
+_VERSION = 4
 
 
 def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:

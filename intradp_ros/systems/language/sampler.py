@@ -25,11 +25,15 @@ _FIRST, _MORE = 256, 16
 
 def adjusted(logits: Tensor, sampling: Sampling, tokens: Sequence[int], prompt: int) -> Tensor:
     """
-    Return logits (vocabulary, float32) after the penalties and biases of a request.
+    Return logits (vocabulary, float32) after the biases and penalties of a request, in this order.
 
     Its `tokens`, of which the first are the `prompt`, are penalised for being there: by
     `repetition_penalty` all of them, as `transformers` does, by the others those of the answer.
     """
+    if sampling.logit_bias:
+        biased, biases = zip(*sampling.logit_bias)
+        logits = logits.index_add(0, torch.tensor(biased), torch.tensor(
+            biases, dtype=logits.dtype))
     penalty = sampling.repetition_penalty
     if penalty not in (None, 1.0):
         there = torch.tensor(list({*tokens}))
@@ -40,10 +44,6 @@ def adjusted(logits: Tensor, sampling: Sampling, tokens: Sequence[int], prompt: 
         logits = logits.index_add(0, torch.tensor(list(counts)), -torch.tensor(
             [sampling.presence_penalty + sampling.frequency_penalty * count
              for count in counts.values()], dtype=logits.dtype))
-    if sampling.logit_bias:
-        biased, biases = zip(*sampling.logit_bias)
-        logits = logits.index_add(0, torch.tensor(biased), torch.tensor(
-            biases, dtype=logits.dtype))
     return logits
 
 
