@@ -155,11 +155,11 @@ async def _answered(intake: TextIntake, request: Request, kind: type[B], answer:
     frame = {'id': f'{"chatcmpl" if answer[0] == "c" else "cmpl"}-{secrets.token_hex(12)}',
              'object': answer, 'created': int(time.time()), 'model': intake.name}
     before = body.echoed() if isinstance(body, TextBody) else [''] * len(wanted)
-    shown = [request.logprobs is not None for request in wanted]
+    shown, each = [request.logprobs is not None for request in wanted], body.n or 1
     if body.stream:
         usage = bool(body.stream_options and body.stream_options.include_usage)
-        return await _stream(answers, frame, usage, request, before, shown)
-    return await _whole(answers, frame, request, before, shown)
+        return await _stream(answers, frame, each if usage else None, request, before, shown)
+    return await _whole(answers, frame, request, before, shown, each)
 
 
 class _MalformedError(ValueError):
@@ -194,7 +194,7 @@ async def _cancel_when_gone(answers: _Answers, request: Request) -> None:
 
 
 async def _whole(answers: _Answers, frame: dict[str, Any], request: Request,
-                 before: Sequence[str], shown: Sequence[bool]) -> JSONResponse:
+                 before: Sequence[str], shown: Sequence[bool], each: int) -> JSONResponse:
     """Return the whole answers; a client that goes away meanwhile cancels them."""
     watch = asyncio.ensure_future(_cancel_when_gone(answers, request))
     texts = list(before)
@@ -217,12 +217,16 @@ async def _whole(answers: _Answers, frame: dict[str, Any], request: Request,
         **({'message': {'role': 'assistant', 'content': text}} if chat else {'text': text}),
         'logprobs': _logprobs(chances[number], chat) if shown[number] else None,
         'finish_reason': ends[number].finish_reason} for number, text in enumerate(texts)]
-    return JSONResponse({**frame, 'choices': choices, 'usage': _usage(ends.values())})
+    return JSONResponse({**frame, 'choices': choices, 'usage': _usage(ends, each)})
 
 
-async def _stream(answers: _Answers, frame: dict[str, Any], with_usage: bool, request: Request,
+async def _stream(answers: _Answers, frame: dict[str, Any], each: int | None, request: Request,
                   before: Sequence[str], shown: Sequence[bool]) -> Response:
-    """Return server-sent events; what is refused before its first token is a plain error."""
+    """
+    Return server-sent events; what is refused before its first token is a plain error.
+
+    With `each`, the answers to a prompt, the last one says how many tokens there were.
+    """
     events = answers.events()
     watch = asyncio.ensure_future(_cancel_when_gone(answers, request))  # until events are sent
     try:
@@ -236,18 +240,21 @@ async def _stream(answers: _Answers, frame: dict[str, Any], with_usage: bool, re
     chat = frame['object'] == 'chat.completion'
     if chat:
         frame = {**frame, 'object': 'chat.completion.chunk'}
+    unsaid = {} if each is None else {'usage': None}
+    offsets = [0] * len(before)
 
     def chunk(number: int, text: str | None, finish: str | None = None, role: bool = False,
               chances: Sequence[TokenChance] = ()) -> str:
         delta = ({'role': 'assistant'} if role else {}) | (
             {'content': text} if text or role else {})
         content = {'delta': delta} if chat else {'text': text or ''}
-        said = _logprobs(chances, chat) if shown[number] and chances else None
-        return _event({**frame, 'choices': [
-            {'index': number, **content, 'logprobs': said, 'finish_reason': finish}]})
+        said = _logprobs(chances, chat, offsets[number]) if shown[number] and chances else None
+        offsets[number] += sum(_characters(chance.raw) for chance in chances)
+        return _event({**frame, 'choices': [{
+            'index': number, **content, 'logprobs': said, 'finish_reason': finish}], **unsaid})
 
     async def lines() -> AsyncIterator[str]:
-        ends: list[TextEnd] = []
+        ends: dict[int, TextEnd] = {}
         try:
             for number, text in enumerate(before):
                 if chat or text:
@@ -261,13 +268,13 @@ async def _stream(answers: _Answers, frame: dict[str, Any], with_usage: bool, re
                     yield _event(json.loads(bytes(_failed(event).body)))
                     return
                 else:
-                    ends.append(event)
+                    ends[number] = event
                     yield chunk(number, None, event.finish_reason)
                     if len(ends) == answers.count:
                         break
                 number, event = await anext(events)
-            if with_usage:
-                yield _event({**frame, 'choices': [], 'usage': _usage(ends)})
+            if each is not None:
+                yield _event({**frame, 'choices': [], 'usage': _usage(ends, each)})
             yield 'data: [DONE]\n\n'
         finally:
             await events.aclose()  # type: ignore[attr-defined]
@@ -279,29 +286,42 @@ def _event(content: Mapping[str, Any]) -> str:
     return f'data: {json.dumps(content)}\n\n'
 
 
-def _usage(ends: Any) -> dict[str, int]:
-    """Return the tokens of answers together; those of a prompt that several share count once."""
-    given, made = [end.prompt_tokens for end in ends], [end.completion_tokens for end in ends]
-    return {'prompt_tokens': sum(given), 'completion_tokens': sum(made),
-            'total_tokens': sum(given) + sum(made)}
+def _usage(ends: Mapping[int, TextEnd], each: int) -> dict[str, int]:
+    """Return the tokens of all answers, `each` so many to a prompt, whose tokens count once."""
+    given = sum(end.prompt_tokens for number, end in ends.items() if number % each == 0)
+    made = sum(end.completion_tokens for end in ends.values())
+    return {'prompt_tokens': given, 'completion_tokens': made, 'total_tokens': given + made}
 
 
-def _logprobs(chances: Sequence[TokenChance], chat: bool) -> dict[str, Any]:
-    """Return the chances of tokens, as chats have them or completions."""
-    def one(text: str, logarithm: float) -> dict[str, Any]:
-        return {'token': text, 'logprob': logarithm, 'bytes': list(text.encode())}
+def _logprobs(chances: Sequence[TokenChance], chat: bool, offset: int = 0) -> dict[str, Any]:
+    """Return the chances of tokens, as chats have them, or completions that begin at an offset."""
+    def one(raw: bytes, logarithm: float) -> dict[str, Any]:
+        return {'token': _written(raw), 'logprob': logarithm, 'bytes': list(raw)}
     if chat:
-        return {'content': [{**one(c.text, c.logarithm), 'top_logprobs': [
-            one(text, logarithm) for _, text, logarithm in c.likely]} for c in chances],
+        return {'content': [{**one(c.raw, c.logarithm), 'top_logprobs': [
+            one(raw, logarithm) for _, raw, logarithm in c.likely]} for c in chances],
             'refusal': None}
-    offsets, end = [], 0
+    offsets = []
     for chance in chances:
-        offsets.append(end)
-        end += len(chance.text)
-    return {'tokens': [c.text for c in chances], 'text_offset': offsets,
+        offsets.append(offset)
+        offset += _characters(chance.raw)
+    return {'tokens': [_written(c.raw) for c in chances], 'text_offset': offsets,
             'token_logprobs': [c.logarithm for c in chances],
-            'top_logprobs': [{text: logarithm for _, text, logarithm in c.likely}
+            'top_logprobs': [{_written(raw): logarithm for _, raw, logarithm in c.likely}
                              for c in chances]}
+
+
+def _written(raw: bytes) -> str:
+    """Return a token as a text; one that is no whole character by its bytes, as OpenAI does."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return 'bytes:' + ''.join(f'\\x{byte:02x}' for byte in raw)
+
+
+def _characters(raw: bytes) -> int:
+    """Return how many characters begin in some bytes."""
+    return sum(byte & 0xc0 != 0x80 for byte in raw)
 
 
 def _failed(event: TextEnd | _Wrong) -> JSONResponse:

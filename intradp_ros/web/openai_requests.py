@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import json
 import math
 import secrets
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -35,7 +35,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     'length_penalty': (1,), 'include_stop_str_in_output': (False,), 'n_probs': (0,),
     'spaces_between_special_tokens': (True,), 'top_n_sigma': (-1,), 'dynatemp_range': (0,),
     'return_tokens_as_token_ids': (False,), 'return_token_ids': (False,), 'n_keep': (0,),
-    'repeat_last_n': (-1,), 'bad_words': ([],), 'documents': ([],), 'return_progress': (False,)}
+    'repeat_last_n': (-1,), 'echo': (False,), 'bad_words': ([],), 'documents': ([],),
+    'return_progress': (False,)}
 #: Fields of messages that templates may read.
 _READ = ('name', 'reasoning_content')
 ANY_JSON = '{"type": "object"}'
@@ -43,6 +44,7 @@ ANY_JSON = '{"type": "object"}'
 MOST_ANSWERS = 16
 
 Number = StrictInt | StrictFloat
+V = TypeVar('V')
 
 
 class _Strict(BaseModel):
@@ -140,13 +142,13 @@ class Body(BaseModel):
         if self.seed is not None and not -(1 << 63) <= self.seed < 1 << 64:
             raise ValueError(f'seed {str(self.seed)[:40]} has more than 64 bits')
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        penalty = self.repetition_penalty
+        penalty = _one_of({'repetition_penalty': self.repetition_penalty,
+                           'repeat_penalty': self.repeat_penalty})
         return [TextRequest(
             prompt, most, Sampling(
                 self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p,
                 (seed + number) % (1 << 64), self.min_p,
-                self.repeat_penalty if penalty is None else penalty,
-                float(self.presence_penalty or 0), float(self.frequency_penalty or 0),
+                penalty, float(self.presence_penalty or 0), float(self.frequency_penalty or 0),
                 self._biases()),
             stop, self._schema(), math.inf if self.deadline is None else float(self.deadline),
             -(self.priority or 0), client, self.min_tokens, bool(self.ignore_eos),
@@ -155,13 +157,11 @@ class Body(BaseModel):
             for number in range(count)]
 
     def most(self, **named: int | None) -> int | None:
-        """Return the first limit of tokens that is given; ValueError names one that is none."""
+        """Return the limit of tokens that is given; ValueError names one that is none."""
         for name, value in named.items():
-            if value is not None:
-                if value < 1:
-                    raise ValueError(f'{name} must be at least 1, got {value}')
-                return value
-        return None
+            if value is not None and value < 1:
+                raise ValueError(f'{name} must be at least 1, got {value}')
+        return _one_of(named)
 
     def _check_fields(self) -> None:
         for name, value in (self.model_extra or {}).items():
@@ -171,6 +171,8 @@ class Body(BaseModel):
                 raise ValueError(f'{name[:60]} is not supported')
         if self.stream_options:
             self.stream_options.check('stream_options')
+            if not self.stream:
+                raise ValueError('stream_options needs stream')
 
     def _biases(self) -> tuple[tuple[int, float], ...]:
         found = []
@@ -204,6 +206,15 @@ class Body(BaseModel):
             json.dumps(found[0])
 
 
+def _one_of(named: Mapping[str, V | None]) -> V | None:
+    """Return the value of several fields that mean the same; ValueError if two of them differ."""
+    given = {name: value for name, value in named.items() if value is not None}
+    first = next(iter(given.values()), None)
+    if any(value != first for value in given.values()):
+        raise ValueError(f'{" and ".join(given)} mean the same, and differ: give one of them')
+    return first
+
+
 class ChatBody(Body):
     """A request of ``/v1/chat/completions``."""
 
@@ -222,7 +233,8 @@ class ChatBody(Body):
         options = dict(self.chat_template_kwargs or {})
         for name in ('enable_thinking', 'reasoning_effort'):
             if (value := getattr(self, name)) is not None:
-                options.setdefault(name, value)
+                options[name] = _one_of({f'chat_template_kwargs.{name}': options.get(name),
+                                         name: value})
         likely = None if not self.logprobs else self.top_logprobs or 0
         if self.top_logprobs and not self.logprobs:
             raise ValueError('top_logprobs needs logprobs')

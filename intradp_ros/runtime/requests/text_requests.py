@@ -159,16 +159,16 @@ class TextRequest:
 @dataclass(frozen=True, slots=True)
 class TokenChance:
     """
-    A token that was drawn, as it is written by itself, and the logarithm of its chance.
+    A token that was drawn, the bytes that it adds to a text, and the logarithm of its chance.
 
-    `likely` are the likeliest tokens at its place, as texts, with theirs; chances are those of
-    the model, before temperature and penalties.
+    `likely` are the likeliest tokens at its place, with their bytes and theirs; chances are those
+    of the model, before temperature and penalties.
     """
 
     token: int
-    text: str
+    raw: bytes
     logarithm: float
-    likely: tuple[tuple[int, str, float], ...] = ()
+    likely: tuple[tuple[int, bytes, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

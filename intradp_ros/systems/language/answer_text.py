@@ -12,7 +12,9 @@ that are no whole character yet, and blanks that the library takes away before s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+import json
 import re
 from typing import Any
 
@@ -30,12 +32,13 @@ class TokenTexts:
     """
     How tokens become text: `decode` some of them.
 
-    A run of `single` tokens, a byte each, is whole characters or none, as all of it says; a
-    decoder that `cleans` takes blanks away.
+    A run of `single` tokens, a byte each, is whole characters or none, as all of it says; tokens
+    that are `unwritten` do not end it.  A decoder that `cleans` takes blanks away.
     """
 
     decode: Callable[[Sequence[int]], str]
     single: frozenset[int] = frozenset()
+    unwritten: Callable[[int], bool] = lambda token: False
     cleans: bool = False
 
     def context(self, prompt: Sequence[int]) -> list[int]:
@@ -54,9 +57,55 @@ def token_texts(tokenizer: Any, skip_special: bool = True) -> TokenTexts:
     """Return how tokens of a tokenizer of `transformers` become text."""
     vocabulary = tokenizer.get_vocab()
     single = frozenset(number for token, number in vocabulary.items() if _BYTE.fullmatch(token))
+    special = {number for number, added in tokenizer.added_tokens_decoder.items()
+               if added.special}
+    written = frozenset(vocabulary.values()) - (special if skip_special else set())
     return TokenTexts(
         lambda tokens: str(tokenizer.decode(list(tokens), skip_special_tokens=skip_special)),
-        single, bool(getattr(tokenizer, 'clean_up_tokenization_spaces', False)))
+        single, lambda token: token not in written,
+        bool(getattr(tokenizer, 'clean_up_tokenization_spaces', False)))
+
+
+def token_bytes(tokenizer: Any) -> Callable[[int], bytes]:
+    """
+    Return what says which bytes a token adds to a text, also where it is no whole character.
+
+    Tokens of bytes say so by their names; others are decoded behind one that is known.
+    """
+    alphabet, known = byte_alphabet(), list[int]()
+    backend = getattr(tokenizer, 'backend_tokenizer', None)
+    named = backend is not None and 'ByteLevel' in json.dumps(
+        json.loads(backend.to_str())['decoder'])
+    added = frozenset(tokenizer.get_added_vocab().values())
+
+    def text(tokens: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def raw(token: int) -> bytes:
+        name = None
+        with suppress(LookupError):
+            name = tokenizer.convert_ids_to_tokens(token)
+        if name is None:
+            return b''  # of a vocabulary that is padded
+        if token not in added:
+            if _BYTE.fullmatch(name):
+                return bytes((int(name[3:5], 16),))
+            if named and all(letter in alphabet for letter in name):
+                return bytes(alphabet[letter] for letter in name)
+        if not known:
+            known.extend(tokenizer('a', add_special_tokens=False).input_ids)
+        before = text(known)
+        both = text([*known, token])
+        return (both[len(before):] if both.startswith(before) else text([token])).encode()
+    return raw
+
+
+def byte_alphabet() -> dict[str, int]:
+    """Return the letters by which tokenizers of bytes write them (GPT-2's)."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {
+        chr(256 + number): byte for number, byte in enumerate(others)}
 
 
 class AnswerText:
@@ -73,12 +122,13 @@ class AnswerText:
         self._read, self._mark = 0, len(self._tokens)  # of what is decoded; where it may begin
         self._shown = len(texts.decode(self._tokens).rstrip(_INCOMPLETE)) if self._tokens else 0
         self._held = ''
-        self.stopped = False
+        self._in_run = self.stopped = False
 
     def add(self, token: int, stops: bool = True) -> str:
         """Take a token; return the text that is certain now.  It may not stop unless `stops`."""
         self._tokens.append(token)
-        if token in self._texts.single:
+        self._in_run = token in self._texts.single or self._in_run and self._texts.unwritten(token)
+        if self._in_run:
             return ''
         text = self._texts.decode(self._tokens[self._read:])
         new = text[self._shown:self._certain(text)]

@@ -222,10 +222,11 @@ class Head:
         if not tokens or room < 1:
             raise ValueError(f'a prompt of {len(tokens)} tokens: this model takes 1 to '
                              f'{self.manifest.context - 1}')
-        biased = [token for token, _ in asked.sampling.logit_bias]
-        if not all(0 <= token < prompts.vocabulary for token in (
-                *tokens, *asked.stop_tokens, *biased)):
-            raise ValueError(f'a token that is not within 0..{prompts.vocabulary - 1}')
+        for what, some in (('the prompt', tokens), ('stop_token_ids', asked.stop_tokens),
+                           ('logit_bias', [token for token, _ in asked.sampling.logit_bias])):
+            if wrong := [token for token in some if not 0 <= token < prompts.vocabulary]:
+                raise ValueError(f'{what}: there is no token {wrong[0]}, but 0..'
+                                 f'{prompts.vocabulary - 1}')
         wanted = asked.max_tokens or prefers.get('max_new_tokens')
         if not wanted and 'max_length' in prefers:
             wanted = int(prefers['max_length']) - len(tokens)
@@ -673,7 +674,7 @@ class Head:
 
     def _chance(self, logits: Tensor, token: int, count: int) -> TokenChance:
         own, likely = log_chances(logits, token, count)
-        write = self._prompts.token_text if self.tokenizer is not None else str
+        write = self._prompts.token_bytes
         return TokenChance(token, write(token), own, tuple(
             (other, write(other), chance) for other, chance in likely))
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
-from intradp_ros.systems.language.answer_text import AnswerText, token_texts
+from intradp_ros.systems.language.answer_text import AnswerText, token_bytes, token_texts
 from intradp_ros.systems.language.grammar import Grammar, Grammars
 from intradp_ros.systems.language.manifest import Manifest
 
@@ -43,6 +43,7 @@ class Prompts:
             if not self.ends and tokenizer.eos_token_id is not None:
                 self.ends = frozenset((int(tokenizer.eos_token_id),))
             self._texts = {True: token_texts(tokenizer), False: token_texts(tokenizer, False)}
+            self._bytes_of = token_bytes(tokenizer)
             self._grammars = Grammars(tokenizer, self.vocabulary, self.ends)
 
     def prepare(self) -> None:
@@ -100,9 +101,9 @@ class Prompts:
         return _asked('the prompt cannot be made text', lambda: AnswerText(
             texts, request.stop, tokens))
 
-    def token_text(self, token: int) -> str:
-        """Return how a token is written by itself, special ones too."""
-        return self._texts[False].decode([token])
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token adds to a text, special ones too; without a tokenizer its number."""
+        return str(token).encode() if self.tokenizer is None else self._bytes_of(token)
 
     def sampling(self, asked: Sampling) -> Sampling:
         """Return how tokens are drawn: what a request leaves open is as the model prefers it."""
