@@ -57,6 +57,7 @@ from intradp_ros.systems.serving.site_kernels.dispatch import (
     note_sent,
     SiteRows,
 )
+from intradp_ros.systems.serving.site_kernels.seats import ROUNDING
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.systems.serving.streams import Stream, StreamError
 from intradp_ros.systems.serving.table_book import TableBook
@@ -70,6 +71,8 @@ HANGS, HANGS_SECONDS = 20.0, 5.0
 LOOK, LONGEST = 0.5, 3600.0
 #: Seconds of rest after a look that failed.
 REST = 0.05
+CLOSING = 'the gateway is closing'
+WAITED = 'late: its time was over before earlier frames of its stream had their ends'
 _WHY = {
     TOO_LATE: 'its time is over', NOT_HERE: 'no site serves it',
     LOADING: 'it is being loaded', NO_ROOM: 'the queue is full',
@@ -107,9 +110,18 @@ class _Held:
     predicted: float = math.nan
     began: float = math.nan
     hops: int = 0
-    over: bool = False
+    #: What the service took when the tensors were checked.
+    opened: Opened | None = None
+    #: What it joined; its end is handed out after those of earlier frames.
+    stream: Stream[_Held] | None = None
+    end: InferEnd | None = None
     #: Where another site refused, when it would take it.
     retry: float = math.inf
+
+    @property
+    def over(self) -> bool:
+        """Return whether it has its end, though that may wait for earlier frames."""
+        return self.end is not None
 
 
 class Gateway:
@@ -146,7 +158,7 @@ class Gateway:
         self._batches: dict[int, tuple[int, list[_Held], float]] = {}
         self._deadlines: list[tuple[float, int]] = []
         self._clients: dict[str, int] = {}
-        self._streams: dict[tuple[str, str], Stream[Callable[[], None]]] = {}
+        self._streams: dict[tuple[str, str, int], Stream[_Held]] = {}
         self._neighbours = _Neighbours(self.sites, len(services))
         #: Chooses the next site in place of `choose_site`, for comparisons.
         self.chooser: Chooser | None = None
@@ -188,10 +200,9 @@ class Gateway:
             self._say(heard, InferEnd(InferFate.REFUSED, f'service {request.service[:64]!r} is '
                                       f'not served; there are {known}', site=self.site))
             return _nothing
-        service = self.services[number]
+        service, opened = self.services[number], self._specs.get(number)
         try:
-            request = replace(request, tensors=checked_tensors(
-                request.tensors, self._specs.get(number), service))
+            request = replace(request, tensors=checked_tensors(request.tensors, opened, service))
         except RequestError as error:
             with self._lock:
                 if not forwarded:
@@ -201,7 +212,8 @@ class Gateway:
             return _nothing
         with self._lock:
             held = self._new(request, heard, number, path, forwarded, now)
-            reason = self._enter(held, now)
+            held.opened = opened
+            reason = CLOSING if self._closed else self._enter(held, now)
             if reason:
                 self._end(held, InferEnd(InferFate.REFUSED, reason), now)
             else:
@@ -236,7 +248,7 @@ class Gateway:
         if not request.stream or held.forwarded:
             return ''
         service = self.services[held.service]
-        key = request.client, request.stream
+        key = request.client, request.stream, held.service
         stream = self._streams.get(key)
         if stream is None:
             if len(self._streams) >= MOST_STREAMS:
@@ -247,12 +259,12 @@ class Gateway:
         try:
             replaced, above = stream.came(request.frame, now)
         except StreamError as error:
-            held.request = replace(request, stream='')
             return str(error)
+        held.stream = stream
         held.priority -= above
         older = [other for other in self._held.values()
-                 if other.request.frame in replaced and not other.over and not other.forwarded
-                 and (other.request.client, other.request.stream) == key] if replaced else []
+                 if other.stream is stream and other.request.frame in replaced and not other.over
+                 ] if replaced else []
         for other in older:
             self._leave(other, now)
             self._end(other, InferEnd(InferFate.CANCELLED, 'replaced by a newer frame of its '
@@ -265,6 +277,15 @@ class Gateway:
 
     def _place_it(self, held: _Held, now: float) -> None:
         """Find a seat here or another site, or refuse."""
+        opened = self._specs.get(held.service)
+        if opened is not held.opened:  # what came while nobody knew what the service takes
+            try:
+                held.request = replace(held.request, tensors=checked_tensors(
+                    held.request.tensors, opened, self.services[held.service]))
+            except RequestError as error:
+                self._end(held, InferEnd(InferFate.REFUSED, str(error)), now)
+                return
+            held.opened = opened
         seat = self._functions.take_seat(self._arrays, Asked(
             held.request.number or held.serial, held.service, held.deadline, held.priority), now)
         displaced = self._ended_rows()
@@ -289,7 +310,6 @@ class Gateway:
 
     def _elsewhere(self, held: _Held, reason: str, when: float, now: float) -> None:
         """Forward a request that has no seat here, or refuse it."""
-        held.row = -1
         target = self._neighbours.target(self.chooser or self._functions.choose_site, held, now) \
             if len(held.path) <= MAX_HOPS else -1
         if target < 0:
@@ -308,8 +328,13 @@ class Gateway:
 
         def send() -> None:
             left = held.deadline - self._clock() - ways
-            withdraw = link.send(replace(request, remaining=max(0.0, left)), path,
-                                 lambda end: self._away_ended(held, name, end))
+            try:
+                withdraw = link.send(replace(request, remaining=max(0.0, left)), path,
+                                     lambda end: self._away_ended(held, name, end))
+            except Exception as error:  # whatever a way raises: it is placed anew
+                _LOG.exception('%s: a request cannot be sent to %s', self.site, name)
+                self._away_ended(held, name, InferEnd(InferFate.REFUSED, str(error)))
+                return
             with self._lock:
                 gone = held.over or held.away != name
                 held.withdraw = None if gone else withdraw
@@ -320,7 +345,9 @@ class Gateway:
     def _withdrawn(self, held: _Held) -> None:
         now = self._clock()
         with self._lock:
-            if not held.over:
+            if held.end is not None:
+                _taken_back(held, InferFate.CANCELLED, 'withdrawn')
+            else:
                 self._leave(held, now)
                 self._end(held, InferEnd(InferFate.CANCELLED, 'withdrawn'), now)
                 self._start_free(now)
@@ -361,18 +388,29 @@ class Gateway:
     # ---- executors ----
 
     def joined(self, executor: int, what: Executor) -> None:
-        """Take an executor, in place of one that was lost; it has loaded nothing yet."""
+        """Take an executor, which has loaded nothing yet; one in its place is lost."""
+        now = self._clock()
         with self._lock:
+            if executor in self._executors:
+                self._lose(executor, now)
             self._executors[executor] = what
             self._arrays.alive[executor] = 1
+        self._drain()
 
     def opened(self, executor: int, service: int, found: Opened) -> None:
-        """Hear that an executor has loaded a service."""
+        """Hear that an executor has loaded a service, also anew: then who sits there moves."""
         now = self._clock()
         with self._lock:
             self._specs[service] = found
             self._problems.pop((executor, service), None)
+            place = self._place[executor, service]
+            seated = [self._rows[int(row)] for row in
+                      self._arrays.queue[place, :self._arrays.queued[place]]]
+            for held in seated:
+                self._leave(held, now)
             self._book.open(executor, service, self.services[service], found)
+            for held in seated:
+                self._place_it(held, now)
             self._start_free(now)
         self._drain()
 
@@ -420,15 +458,17 @@ class Gateway:
         """Hear that an executor is gone: its requests are placed anew, forwarded or refused."""
         now = self._clock()
         with self._lock:
-            self._executors.pop(executor, None)
-            self._batches.pop(executor, None)
-            self._functions.lose(self._arrays, executor, now)
-            self._book.close(executor)
-            for held in self._ended_rows():
-                held.row = -1
-                self._place_it(held, now)
+            self._lose(executor, now)
             self._start_free(now)
         self._drain()
+
+    def _lose(self, executor: int, now: float) -> None:
+        self._executors.pop(executor, None)
+        self._batches.pop(executor, None)
+        self._functions.lose(self._arrays, executor, now)
+        self._book.close(executor)
+        for held in self._ended_rows():
+            self._place_it(held, now)
 
     def _start_free(self, now: float) -> None:
         """Let free executors begin with whoever is seated."""
@@ -453,15 +493,17 @@ class Gateway:
                                        [held.request.tensors for held in batch]))
 
     def _started(self, held: _Held) -> None:
-        stream = self._streams.get((held.request.client, held.request.stream))
-        if stream is not None and held.request.stream and not held.forwarded:
-            stream.started(held.request.frame)
+        if held.stream is not None:
+            held.stream.started(held.request.frame)
 
     def _ended_rows(self) -> list[_Held]:
         """Return the requests whose rows the newest call has ended."""
         arrays = self._arrays
         rows = [int(row) for row in arrays.ended[:arrays.marks[ENDED]]]
-        return [held for row in rows if (held := self._rows.pop(row, None)) is not None]
+        found = [held for row in rows if (held := self._rows.pop(row, None)) is not None]
+        for held in found:
+            held.row = -1
+        return found
 
     # ---- other sites ----
 
@@ -503,28 +545,32 @@ class Gateway:
         """Give a request its one end; call it with the lock."""
         if held.over:
             return
-        held.over = True
+        held.end = end if end.site else replace(end, site=self.site)
+        if held.stream is None:
+            self._release(held, held.end, now)
+            return
+        for _, other in held.stream.ended(held.request.frame, held):
+            assert other.end is not None
+            self._release(other, other.end, now)
+
+    def _release(self, held: _Held, end: InferEnd, now: float) -> None:
+        """Count an end and hand it out: nothing holds the request any more."""
+        if end.fate is InferFate.IN_TIME and now > held.deadline + ROUNDING:
+            end = _taken_back(held, InferFate.LATE, WAITED)
         del self._held[held.serial]
-        request = held.request
-        if self._clients[request.client] == 1:
-            del self._clients[request.client]
+        client = held.request.client
+        if self._clients[client] == 1:
+            del self._clients[client]
         else:
-            self._clients[request.client] -= 1
+            self._clients[client] -= 1
+        if len(self._deadlines) > 2 * len(self._held) + 64:
+            self._deadlines = [(one.deadline, serial) for serial, one in self._held.items()]
+            heapq.heapify(self._deadlines)
         if not held.forwarded:
             self._count(held, end, now)
-        if not end.site:
-            end = replace(end, site=self.site)
         end = replace(end, finished=now - held.came, predicted=held.predicted - held.came,
                       path=tuple(dict.fromkeys((*held.path, *end.path))))
-
-        def hand_out() -> None:
-            held.heard(end)
-        stream = self._streams.get((request.client, request.stream)) \
-            if request.stream and not held.forwarded else None
-        if stream is None:
-            self._outbox.append(hand_out)
-        else:
-            self._outbox += [call for _, call in stream.ended(request.frame, hand_out)]
+        self._outbox.append(lambda: held.heard(end))
 
     def _count(self, held: _Held, end: InferEnd, now: float) -> None:
         counts = self._counts[held.service]
@@ -548,8 +594,9 @@ class Gateway:
         self._functions.expire(self._arrays, now)
         self._ended_rows()
         for held in late:
-            if self._rows.get(held.row) is not held:
-                held.row = -1
+            if held.end is not None:
+                _taken_back(held, InferFate.LATE, WAITED)
+                continue
             self._leave(held, now)
             self._end(held, InferEnd(InferFate.LATE, 'late: its time was over'), now)
 
@@ -593,7 +640,7 @@ class Gateway:
             self._closed = True
             for held in list(self._held.values()):
                 self._leave(held, now)
-                self._end(held, InferEnd(InferFate.REFUSED, 'the gateway is closing'), now)
+                self._end(held, InferEnd(InferFate.REFUSED, CLOSING), now)
             self._lock.notify()
         self._drain()
         if self._timer.is_alive() and threading.current_thread() is not self._timer:
@@ -693,9 +740,23 @@ class _Neighbours:
             self.rows.ends[k] = math.inf
 
 
+def _taken_back(held: _Held, fate: InferFate, reason: str) -> InferEnd:
+    """Return the end of a request whose answer, if it has one, is not handed out any more."""
+    assert held.end is not None
+    if held.end.fate is InferFate.IN_TIME:
+        held.end = replace(held.end, fate=fate, reason=reason, tensors={})
+    return held.end
+
+
 def _begin(executor: Executor, number: int, service: int, rows: Sequence[Tensors],
            ) -> Callable[[], None]:
-    return lambda: executor.run(number, service, rows)
+    def begin() -> None:
+        try:
+            executor.run(number, service, rows)
+        except Exception:  # whatever it is, no answer would come: its requests are placed anew
+            _LOG.exception('a batch cannot begin, and its executor is ended')
+            executor.kill()
+    return begin
 
 
 def _nothing() -> None:

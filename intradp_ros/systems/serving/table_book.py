@@ -47,7 +47,9 @@ class TableBook:
                 self._site.ready[place] = float('inf')
 
     def learn(self, place: int, rows: int, seconds: float) -> None:
-        """Note what a batch of so many rows took."""
+        """Note what a batch of so many rows took, if such ones are still made."""
+        if rows > self._sizes[place][-1]:
+            return
         rung = self._rung(place, rows)
         self._tables[place] = learnt(self._tables[place], rung + 1, seconds)
         size = int(self._site.size[place])

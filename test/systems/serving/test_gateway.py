@@ -364,3 +364,44 @@ def test_any_sequence_of_faults_leaves_each_request_one_end(seed):
                 world.at(0.05, lambda a=a, b=b, again=again: world.gateways[a].linked(b, again))
     world.until(world.now + 5)
     world.whole(number)
+
+
+def test_an_answer_that_waits_for_earlier_frames_is_not_delivered_when_its_time_is_over():
+    world = World(lanes=2)
+    order = []
+    world.lanes['a'][0].part = 100.0  # the first frame takes a second
+    for frame, remaining in enumerate((5.0, 0.06)):
+        world.gateways['a'].submit(InferRequest(
+            'policy', {'image': np.zeros((4, 4), np.uint8), 'state': np.zeros(2, np.float32)},
+            remaining, stream='s', frame=frame), lambda end: order.append(end))
+    world.until(103)
+    assert [end.fate for end in order] == [InferFate.IN_TIME, InferFate.LATE]
+    assert 'earlier frames' in order[1].reason and not order[1].tensors
+    counts = world.gateways['a'].described()['services']['policy']
+    assert (counts['in_time'], counts['late'], counts['lost']) == (1, 1, 0)
+
+
+def test_a_client_with_too_many_requests_hears_of_each(monkeypatch):
+    monkeypatch.setattr('intradp_ros.systems.serving.gateway.PER_CLIENT', 3)
+    world = World()
+    for frame in range(5):
+        world.ask(frame, remaining=1.0, client='r', stream='s', frame=frame)
+    world.until(102)
+    assert world.fates() == {InferFate.IN_TIME: 3, InferFate.REFUSED: 2}
+    world.whole(5)
+
+
+def test_what_ended_long_before_its_time_leaves_nothing():
+    world = World()
+    for number in range(500):
+        world.ask(number, remaining=3000.0, value=1)
+        world.until(world.now + 0.02)
+    assert world.fates() == {InferFate.IN_TIME: 500}
+    assert len(world.gateways['a']._deadlines) <= 64
+
+
+def test_a_closed_gateway_refuses():
+    world = World()
+    world.gateways['a'].close()
+    world.ask(1)
+    assert world.fates() == {InferFate.REFUSED: 1}
