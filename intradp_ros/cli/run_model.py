@@ -13,7 +13,7 @@ from typing import Any
 from intradp_ros.cli.books import Grid, make_plan, MODES
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
-from intradp_ros.cli.output_paths import result_picture
+from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.pair_run import connect, figures, run_frames, sent_bytes, Session
 from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
 from intradp_ros.cli.profile_arguments import own_profile
@@ -21,6 +21,7 @@ from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.core.json_text import read_text
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.report.chrome_trace import TracedFrame, write_trace
 from intradp_ros.report.result_tables import mode_table
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -70,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='how the bandwidth is predicted from measured rates')
     parser.add_argument('--timeline', type=result_picture, metavar='PNG',
                         help='draw what was measured in one inference of the last mode')
+    parser.add_argument('--trace', type=result_file, metavar='FILE.json',
+                        help='write it as a trace for https://ui.perfetto.dev and Chrome')
     add_json(parser)
 
 
@@ -99,6 +102,10 @@ def run(args: argparse.Namespace) -> int:
         _show(data, out)
         if args.timeline:
             _draw(args, session, out)
+        if args.trace:
+            write_trace(args.trace, [TracedFrame(args.frames - 1, 0.0, session.events)],
+                        _title(args, session))
+            out.show(f'trace written to {args.trace}')
         out.result(data)
     return 0 if data['exact'] or args.lossy else 1
 
@@ -168,6 +175,9 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
 
 def _draw(args: argparse.Namespace, session: Session, out: Output) -> None:
     args.timeline.parent.mkdir(parents=True, exist_ok=True)
-    title = f'{session.subject.name}, {session.modes[-1]} at {args.mbps:g} Mbit/s (measured)'
-    draw_timeline(session.events, args.timeline, title)
+    draw_timeline(session.events, args.timeline, _title(args, session))
     out.show(f'timeline drawn in {args.timeline}')
+
+
+def _title(args: argparse.Namespace, session: Session) -> str:
+    return f'{session.subject.name}, {session.modes[-1]} at {args.mbps:g} Mbit/s (measured)'

@@ -1,0 +1,101 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Write what happened in inferences as a Chrome trace, which ui.perfetto.dev and Chrome open.
+
+The format: "Trace Event Format", object form with complete (``X``), metadata
+(``M``) and flow (``s``, ``f``) events; times are microseconds.  Each device
+and each direction of the link is a process; spans that overlap in one lie on
+tracks of their own, as the format wants it.  A flow leads from what a device
+did last before a transfer to the transfer, and from there to what its
+receiver did first afterwards.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+import json
+from pathlib import Path
+from typing import Any
+
+from intradp_ros.report.operator_names import readable
+from intradp_ros.report.palette import LANES
+from intradp_ros.report.spans import SpanLike, tracks
+
+#: Sender and receiver of each direction of the link.
+ENDS = {'uplink': ('robot', 'server'), 'downlink': ('server', 'robot')}
+#: Seconds of overlap that are taken for rounding.
+_ROUNDING = 1e-9
+_TRACKS = 1000  # numbers of tracks of one process
+
+
+@dataclass(frozen=True)
+class TracedFrame:
+    """One inference of a trace."""
+
+    number: int  # as topics and diagnostics count
+    begin: float  # seconds on the clock of all frames of the trace
+    spans: Sequence[SpanLike]  # times from `begin`, seconds
+
+
+def chrome_trace(frames: Sequence[TracedFrame], title: str) -> dict[str, Any]:
+    """
+    Return the trace of frames as plain data.
+
+    Raises
+    ------
+    ValueError
+        If there is no span in any frame.
+
+    """
+    spans = [span for frame in frames for span in frame.spans]
+    if not spans:
+        raise ValueError('no inference was recorded: a trace needs one')
+    found = dict.fromkeys(span.lane for span in spans)
+    ordered = sorted(found, key=lambda lane: [*LANES].index(lane) if lane in LANES else len(LANES))
+    lanes = {lane: number for number, lane in enumerate(ordered, 1)}
+    events = [event for lane, number in lanes.items() for event in (
+        {'ph': 'M', 'name': 'process_name', 'pid': number, 'args': {'name': lane}},
+        {'ph': 'M', 'name': 'process_sort_index', 'pid': number, 'args': {'sort_index': number}})]
+    zero = min(frame.begin for frame in frames)
+    for frame in frames:
+        events += _frame_events(frame, frame.begin - zero, lanes)
+    return {'traceEvents': events, 'displayTimeUnit': 'ms', 'otherData': {'title': title}}
+
+
+def write_trace(path: Path, frames: Sequence[TracedFrame], title: str) -> None:
+    """Write the trace of frames; ValueError as `chrome_trace`."""
+    data = chrome_trace(frames, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, separators=(',', ':')) + '\n')
+
+
+def _frame_events(frame: TracedFrame, shift: float, lanes: dict[str, int],
+                  ) -> Iterator[dict[str, Any]]:
+    """Yield the spans of a frame, and its flows."""
+    places: dict[int, dict[str, Any]] = {}
+    for lane, process in lanes.items():
+        own = [span for span in frame.spans if span.lane == lane]
+        for span, (track, _) in zip(own, tracks(own, -_ROUNDING)):
+            places[id(span)] = {'pid': process, 'tid': process * _TRACKS + track}
+    for span in frame.spans:
+        yield {'ph': 'X', 'cat': span.kind, 'name': readable(span.name) or span.kind,
+               **places[id(span)], 'ts': 1e6 * (shift + span.start),
+               'dur': 1e6 * (span.stop - span.start),
+               'args': {'frame': frame.number, 'kind': span.kind, 'of': span.name}}
+    for number, span in enumerate(frame.spans):
+        sender, receiver = ENDS.get(span.lane, ('', ''))
+        sent = max((s for s in frame.spans if s.lane == sender and s.start <= span.start
+                    and s.kind == 'compute'), key=lambda s: s.start, default=None)
+        taken = min((s for s in frame.spans if s.lane == receiver and s.start >= span.stop
+                     and s.kind == 'compute'), key=lambda s: s.start, default=None)
+        for end, (source, sink) in enumerate(((sent, span), (span, taken))):
+            if source is None or sink is None:
+                continue
+            flow = {'cat': 'transfer', 'name': readable(span.name),
+                    'id': f'{frame.number}.{number}.{end}'}
+            yield {'ph': 's', **flow, **places[id(source)],
+                   'ts': 1e6 * (shift + min(source.stop, sink.start))}
+            yield {'ph': 'f', 'bp': 'e', **flow, **places[id(sink)],
+                   'ts': 1e6 * (shift + sink.start)}
