@@ -10,10 +10,18 @@ import math
 import os
 from pathlib import Path
 import re
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _NAMESPACE = re.compile(r'(/[A-Za-z_][A-Za-z0-9_]*)*/?')
 T = TypeVar('T')
+
+
+def add_renamed(parser: argparse.ArgumentParser, name: str, former: str, **options: Any) -> None:
+    """Declare an option that had a former name, which is still taken but no longer shown."""
+    options = {'type': str, **options}
+    dest = parser.add_argument(name, **options).dest
+    parser.add_argument(former, dest=dest, type=options['type'], default=argparse.SUPPRESS,
+                        help=argparse.SUPPRESS)
 
 
 def existing_file(text: str) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 import time
 from typing import Any
 
-from intradp_ros.cli.arguments import existing_file, file_of, number, whole
+from intradp_ros.cli.arguments import add_renamed, existing_file, file_of, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import check_profiles, device_of
 from intradp_ros.cli.fleet_sharing import shared_seconds, SharedSeconds
@@ -58,7 +58,7 @@ examples:
   intradp fleet plan intradp_lab.zoo.mobilenet_v2:mobilenet_v2 --input 1x3x224x224 \\
       --dtype uint8 --fleet config/fleet.yaml --qoe latency=200ms,energy=min -o plan.json
   intradp fleet plan mymodel:make --input 1x3x480x640 --fleet fleet.yaml --source robot1 \\
-      --qoe rate=5Hz --gantt gantt.png --loads loads.png
+      --qoe rate=5Hz --timeline timeline.png --loads loads.png
   intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json"""
 
 
@@ -101,9 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'beam width: placements kept for each state (default {KEPT})')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the plan here')
-    parser.add_argument('--gantt', type=result_picture, metavar='PNG',
-                        help='draw the schedule: compute and transfers over time')
-    parser.add_argument('--loads', type=result_picture, metavar='PNG',
+    add_renamed(parser, '--timeline', '--gantt', type=result_picture, metavar='FILE',
+                help='draw the schedule: compute and transfers over time')
+    parser.add_argument('--loads', type=result_picture, metavar='FILE',
                         help='draw the fleet with the load of each device and link')
     add_json(parser)
 
@@ -223,8 +223,9 @@ def _write(args: argparse.Namespace, costs: FleetCosts, fleet: Fleet, plan: Flee
     if args.output:
         write_atomically(args.output, json.dumps(plan_file(costs, plan), indent=1) + '\n')
     title = f'{costs.model.name}: {milliseconds(plan.latency)} ms (modelled)'
-    if args.gantt:
-        draw_schedule(plan.order.tasks.graph, plan.order.played, costs.topology, args.gantt, title)
+    if args.timeline:
+        draw_schedule(plan.order.tasks.graph, plan.order.played, costs.topology, args.timeline,
+                      title)
     if args.loads:
         draw_fleet(fleet, args.loads, title, _loads(costs, plan))
 

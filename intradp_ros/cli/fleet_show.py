@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('fleet', type=existing_file, metavar='FLEET.yaml',
                         help='file to check and show')
-    parser.add_argument('--picture', type=result_picture,
+    parser.add_argument('--picture', type=result_picture, metavar='FILE',
                         help='draw the fleet here (.png or .svg)')
     add_json(parser)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import math
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.cli.arguments import existing_file
+from intradp_ros.cli.arguments import add_renamed, existing_file
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
@@ -63,8 +63,8 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--memory', type=float, default=0.0, metavar='MB',
                         help='without --fleet: 1e6 bytes that each device gives to the model '
                              '(default: enough)')
-    parser.add_argument('--head', metavar='DEVICE',
-                        help='which device has embedding, head and requests (default: the first)')
+    add_renamed(parser, '--source', '--head', metavar='DEVICE',
+                help='device with requests, embedding and head (default: first)')
 
 
 def open_model(args: argparse.Namespace, out: Output) -> Opened:
@@ -126,9 +126,9 @@ def _costs(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
 
 def head_of(args: argparse.Namespace, names: Sequence[str]) -> str:
     """Return the head among devices; CommandError if there is no such device."""
-    head = args.head or names[0]
+    head = args.source or names[0]
     if head not in names:
-        raise CommandError(f'--head {head}: there is no such device; there are '
+        raise CommandError(f'--source {head}: there is no such device; there are '
                            + ', '.join(names))
     return str(head)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import statistics
 from typing import Any
 
+from intradp_ros.cli.arguments import add_renamed
 from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
@@ -37,7 +38,8 @@ EPILOG = """\
 examples:
   intradp language plan smollm2 --fleet config/fleet.yaml
   intradp language plan ~/models/Qwen3-0.6B --devices 3 --memory 700 --show
-  intradp language plan model.gguf --fleet fleet.yaml --head robot1 -o plan.json --picture p.png"""
+  intradp language plan model.gguf --fleet fleet.yaml --source robot1 -o plan.json \\
+      --timeline token.png"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='print what each device does in a round, in order')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the plan as JSON')
-    parser.add_argument('--picture', type=result_picture, metavar='FILE',
-                        help='draw who computes and reads when, in one token')
+    add_renamed(parser, '--timeline', '--picture', type=result_picture, metavar='FILE',
+                help='draw who computes and reads when, in one token')
     add_json(parser)
 
 
@@ -69,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
             data['plain_pipeline_ms'] = None
         if args.output:
             write_atomically(args.output, json.dumps(plan.to_json()))
-        if args.picture:
-            _draw(played, plan, args.picture)
+        if args.timeline:
+            _draw(played, plan, args.timeline)
         _show(data, plan, out)
         if args.show:
             for name in plan.participants:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.arguments import file_of
+from intradp_ros.cli.arguments import add_renamed, file_of
 from intradp_ros.cli.books import (
     chosen_mode,
     encodings,
@@ -74,7 +74,7 @@ repeat with the same profiles and options is immediate.
 EPILOG = """\
 examples:
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
-      --server-profile server.json -o book.json --plot book.png
+      --server-profile server.json -o book.json --picture book.png
   intradp plan intradp_lab.zoo.hed:hed --input 1x3x272x640 --dtype uint8 --robot-slowdown 4 \\
       --grid 5:100:8 --show 20 --timeline timeline.png
   intradp plan mymodel:make --input 1x3x480x640 --robot-profile robot.json \\
@@ -107,13 +107,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_goal(parser)
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the schedule table here')
-    parser.add_argument('--plot', type=result_picture, metavar='PNG',
-                        help='draw latency over bandwidth for all strategies')
+    add_renamed(parser, '--picture', '--plot', type=result_picture, metavar='FILE',
+                help='draw latency over bandwidth for all strategies')
     parser.add_argument('--show', type=float, metavar='MBPS',
                         help='list the stages of the shared schedule for this bandwidth')
-    parser.add_argument('--timeline', type=result_picture, metavar='PNG',
+    parser.add_argument('--timeline', type=result_picture, metavar='FILE',
                         help='draw the predicted timeline of the schedule that --show lists')
-    parser.add_argument('--pareto', type=result_picture, metavar='PNG',
+    parser.add_argument('--pareto', type=result_picture, metavar='FILE',
                         help='draw latency against energy at the bandwidth of --show')
     add_json(parser)
 
@@ -312,12 +312,12 @@ def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]], out
     if args.output:
         plan.book.save(args.output)
         out.show(f'schedule table written to {args.output}')
-    if args.plot:
-        _parent(args.plot)
+    if args.picture:
+        _parent(args.picture)
         names = [*MODES, *(['bound'] if all(row['bound_ms'] > 0 for row in rows) else [])]
         curves = {name: [(row['mbps'], row[f'{name}_ms']) for row in rows] for name in names}
-        draw_book(curves, args.plot, plan.subject.name)
-        out.show(f'plot drawn in {args.plot}')
+        draw_book(curves, args.picture, plan.subject.name)
+        out.show(f'picture drawn in {args.picture}')
 
 
 def _parent(path: Path) -> None:

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'only this mode; again for more (of {", ".join(MODES)})')
     parser.add_argument('--predictor', choices=tuple(PREDICTORS), default='ewma',
                         help='how the bandwidth is predicted from measured rates')
-    parser.add_argument('--timeline', type=result_picture, metavar='PNG',
+    parser.add_argument('--timeline', type=result_picture, metavar='FILE',
                         help='draw what was measured in one inference of the last mode')
     parser.add_argument('--trace', type=result_file, metavar='FILE.json',
                         help='write it as a trace for https://ui.perfetto.dev and Chrome')

@@ -9,6 +9,7 @@ import json
 import time
 from typing import Any
 
+from intradp_ros.cli.arguments import add_renamed
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
@@ -42,7 +43,7 @@ that a round could take is an estimate from these rates; what needs that long is
 EPILOG = """\
 examples:
   intradp train plan mytask.py:task --fleet config/fleet.yaml
-  intradp train plan intradp_ros.systems.training.shapes:shapes --picture round.png
+  intradp train plan intradp_ros.systems.training.shapes:shapes --timeline round.png
   intradp train plan mytask.py:task --fleet fleet.yaml --images robot1=0.6 --images robot2=0.4"""
 
 
@@ -52,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_task(parser)
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the plan as JSON')
-    parser.add_argument('--picture', type=result_picture, metavar='FILE',
-                        help='draw who computes and sends when, in one round')
+    add_renamed(parser, '--timeline', '--picture', type=result_picture, metavar='FILE',
+                help='draw who computes and sends when, in one round')
     add_json(parser)
 
 
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
                  'plan': plan.to_json(), **trial_of(prepared)}
         if args.output:
             write_atomically(args.output, json.dumps(plan.to_json()))
-        if args.picture:
+        if args.timeline:
             _draw(prepared, best, args)
         show_trial(prepared, out)
         _show(data, out)
@@ -150,5 +151,5 @@ def _draw(prepared: Prepared, best: HybridPlan, args: argparse.Namespace) -> Non
                                 stop)
                       for medium in dict.fromkeys(topology.path(task.source, task.target))]
     media = [m.name for m in topology.media if any(span.row == m.name for span in spans)]
-    draw_round(spans, topology.names, media, args.picture,
+    draw_round(spans, topology.names, media, args.timeline,
                f'One round: {milliseconds(best.seconds)} ms (modelled)')

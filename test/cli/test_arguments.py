@@ -199,3 +199,22 @@ def test_what_does_not_belong_together_is_refused_before_work(
     monkeypatch.setattr(importlib.import_module('intradp_ros.cli.subject'), 'load_factory', None)
     assert main([{'{plan}': str(plan), **files}.get(word, word) for word in words]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(('path', 'former', 'name'), [
+    ('plan', '--plot', '--picture'), ('fleet plan', '--gantt', '--timeline'),
+    ('language plan', '--picture', '--timeline'), ('language run', '--head', '--source'),
+    ('train plan', '--picture', '--timeline')])
+def test_options_that_were_renamed_are_still_taken(path: str, former: str, name: str) -> None:
+    parser = dict(commands())[path]
+    old, new = (next(a for a in parser._actions if each in a.option_strings)
+                for each in (former, name))
+    assert (old.dest, old.type) == (new.dest, new.type)
+    words = parser.format_help()
+    assert f'{name} ' in words and f'{former} ' not in words
+    text = 'x.png' if new.type is result_picture else 'box'
+    required = {'plan': ['--robot-slowdown', '2'], 'fleet plan': ['--fleet', FLEET]}.get(path, [])
+    given = ['model', *required]
+    assert getattr(parser.parse_args([*given, former, text]), new.dest) \
+        == getattr(parser.parse_args([*given, name, text]), new.dest) is not None
+    assert getattr(parser.parse_args(given), new.dest) is None

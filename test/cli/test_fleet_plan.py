@@ -42,7 +42,7 @@ def plan(files, *options):
 
 def test_a_model_too_large_for_any_device_is_planned_and_drawn(files, capsys):
     assert plan(files, '--batches', '3', '--json', '-o', str(files / 'plan.json'),
-                '--gantt', str(files / 'gantt.png'), '--loads', str(files / 'loads.png')) == 0
+                '--timeline', str(files / 'gantt.png'), '--loads', str(files / 'loads.png')) == 0
     found = json.loads(capsys.readouterr().out)
     best = found['best']
     assert {name for stage in best['stages'] for name in stage['samples']} >= {'helper', 'box'}

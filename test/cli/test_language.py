@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> str:
 def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_path):
     assert main(['language', 'plan', folder, '--devices', '2', '--memory', '2', '--tokens', '64',
                  '--json', '-o', str(tmp_path / 'plan.json'),
-                 '--picture', str(tmp_path / 'p.png')]) == 0
+                 '--timeline', str(tmp_path / 'p.png')]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found['ms_per_token'] >= found['limit_ms'] > 0 and found['binds']
     assert sum(row['blocks'] for row in found['devices'].values()) == 8
@@ -41,7 +41,7 @@ def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_
 
 @pytest.mark.parametrize('words, reason', [
     (['plan', '{}', '--memory', '0.01'], 'MB short'),
-    (['plan', '{}', '--head', 'nobody'], 'no such device'),
+    (['plan', '{}', '--source', 'nobody'], 'no such device'),
     (['plan', '{}', '--devices', '9'], '--devices must be'),
     (['plan', '/nowhere'], 'does not exist'),
     (['plan', '{}', '--tokens', '1'], '--tokens must be'),

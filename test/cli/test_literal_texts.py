@@ -175,7 +175,7 @@ def test_a_fleet_with_odd_names_is_planned_and_drawn(
         'node1 -- [bold]$c$ -- forward_compute_time=90.000, backward_compute_time=0.000, '
         'activation_size=100.0, parameter_size=1000.000\n\tnode0 -- node1')
     words = ['fleet', 'plan', str(tmp_path / 'graph.txt'), '--fleet', str(tmp_path / 'fleet.yaml'),
-             '--qoe', 'rate=1Hz', '--gantt', str(tmp_path / 'gantt.png'), '--loads',
+             '--qoe', 'rate=1Hz', '--timeline', str(tmp_path / 'gantt.png'), '--loads',
              str(tmp_path / 'loads.svg')]
     assert main(words) == 0
     text = capsys.readouterr().out

@@ -94,7 +94,7 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9:3:4'], 'LOW must be above 0'),
     (['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9'], 'write LOW:HIGH:POINTS'),
     (['inspect', *MODEL, '--size', '3'], 'not a height x width'),
-    (['plan', *MODEL, '--robot-slowdown', '2', '--plot', 'book.xyz'], 'must end in .png'),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--picture', 'book.xyz'], 'must end in .png'),
     (['profile', *MODEL, '-o', '/dev/null/profile.json'], 'is a file, not a folder'),
     (['model', 'show', 'no.graph'], "'no.graph': no such file"),
     (['plan', *MODEL, '--robot-profile', 'example_models.py'], 'not a file that'),

@@ -50,7 +50,7 @@ def test_a_profile_of_another_model_is_refused(intradp, tmp_path):
 
 def test_the_table_and_the_pictures(intradp, tmp_path):
     plot, timeline = tmp_path / 'plots' / 'book.png', tmp_path / 'plots' / 'timeline.png'
-    result = intradp('plan', *MODEL, '--robot-slowdown', 8, *GRID, '--plot', plot, '--show', 30,
+    result = intradp('plan', *MODEL, '--robot-slowdown', 8, *GRID, '--picture', plot, '--show', 30,
                      '--timeline', timeline)
     assert result.status == 0
     assert plot.read_bytes().startswith(PNG) and timeline.read_bytes().startswith(PNG)

@@ -117,7 +117,7 @@ def folder(tmp_path_factory) -> Path:
 
 def test_a_plan_says_who_does_what_and_what_binds(folder, capsys):
     assert main(['train', 'plan', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml',
-                 '--json', '-o', f'{folder}/plan.json', '--picture', f'{folder}/round.png']) == 0
+                 '--json', '-o', f'{folder}/plan.json', '--timeline', f'{folder}/round.png']) == 0
     found = json.loads(capsys.readouterr().out)
     assert found['round_ms'] >= found['limit_ms'] >= found['any_plan_ms'] > 0 and found['binds']
     assert {row['device'] for row in found['devices']} == {'dock', 'rover'}
