@@ -19,8 +19,8 @@ from torch import Tensor
 from intradp_ros.runtime.requests.text_requests import Sampling
 
 _MIX, _BITS = 0x9E3779B97F4A7C15, (1 << 64) - 1
-#: Tokens that are sorted at first, and by how much more where they are too few.
-_FIRST, _MORE = 256, 16
+#: Classes of chances, each so many times less than the one before, by which some are sorted out.
+_CLASSES, _STEP = 4096, 1 / 64
 
 
 def adjusted(logits: Tensor, sampling: Sampling, tokens: Sequence[int], prompt: int) -> Tensor:
@@ -100,17 +100,27 @@ def _chances(logits: Tensor, top: float, sampling: Sampling) -> tuple[Tensor | N
         chances = weights(logits[tokens])
         whole = chances.sum()
     else:
-        whole, count = weights(logits).sum(), _FIRST
-        while True:
-            tokens = likeliest(logits, count)
-            chances = weights(logits[tokens])
-            if len(tokens) == len(logits) or chances.sum() >= share * whole:
-                break
-            count *= _MORE
+        every = weights(logits)
+        whole = every.sum()
+        tokens = _of_share(logits, every, share)
+        chances = every[tokens]
     if share < 1:
         before = chances.cumsum(0) - chances
         chances = torch.where(before < share * whole, chances, 0.0)
     return tokens, torch.where(chances >= least, chances, 0.0) if least else chances
+
+
+def _of_share(logits: Tensor, weights: Tensor, share: float) -> Tensor:
+    """
+    Return the likeliest tokens, in order, that have at least a share of all weights together.
+
+    Classes of weights say how small one of them may be; others are not sorted.
+    """
+    classes = (weights.log() / -_STEP).clamp_(0, _CLASSES - 1).long()
+    sums = torch.bincount(classes, weights, _CLASSES).cumsum(0)
+    least = int(torch.searchsorted(sums, share * sums[-1])) + 1  # one more: sums are rounded
+    some = (classes <= least).nonzero().squeeze(1)
+    return some[torch.argsort(logits[some], descending=True, stable=True)]
 
 
 def likeliest(logits: Tensor, count: int) -> Tensor:

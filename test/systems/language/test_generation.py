@@ -22,7 +22,7 @@ from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.systems.language.sampler import _chances, adjusted
+from intradp_ros.systems.language.sampler import _chances, _of_share, adjusted
 
 PROMPT = 'a model of weights'
 OPEN = Sampling(None, None, None, 0, None)
@@ -154,3 +154,19 @@ def test_chances_are_those_of_the_library(sampling: Sampling) -> None:
         found = torch.zeros(3000, dtype=torch.double)
         found[torch.arange(3000) if order is None else order] = weights / weights.sum()
         torch.testing.assert_close(found, wanted.double().softmax(0), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize('share', [0.5, 0.95, 0.9999])
+@pytest.mark.parametrize('spread', [0.0, 1.0, 3.0, 400.0])
+def test_few_tokens_more_than_are_drawn_among_are_sorted(share: float, spread: float) -> None:
+    """Of a large vocabulary, many of whose tokens are equal, flat or certain."""
+    torch.manual_seed(0)
+    logits = (torch.randn(100_000) * spread * 4).round() / 4
+    weights = (logits.double() - logits.max()).exp()
+    order = torch.argsort(logits, descending=True, stable=True)
+    before = weights[order].cumsum(0) - weights[order]
+    needed = int((before < share * weights.sum()).sum())
+    found = _of_share(logits, weights, share)
+    assert torch.equal(found, order[:len(found)]) and len(found) >= needed
+    last = logits[order[needed - 1]]
+    assert len(found) <= int((logits >= last - 0.1).sum())
