@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from intradp_ros.systems.language.families import library
+from intradp_ros.systems.language.manifest import check_generation, ManifestError
 from intradp_ros.systems.language.stored import Stored, StoredType
 
 #: Returns a tensor of a checkpoint by its name; KeyError if there is none.
@@ -125,7 +126,7 @@ def generation_of(given: Any, what: object = 'generation_config.json') -> dict[s
     Raises
     ------
     ImportModelError
-        If it asks for something that answers here would not have.
+        If it asks for something that answers here would not have, or that cannot be.
 
     """
     plain = {key: value for key, value in given.to_dict().items() if value is not None}
@@ -144,6 +145,10 @@ def generation_of(given: Any, what: object = 'generation_config.json') -> dict[s
     if unknown:
         raise ImportModelError(f'{what} asks for {", ".join(unknown)}, which answers here would '
                                'not have: remove it there')
+    try:
+        check_generation(found)
+    except ManifestError as error:
+        raise ImportModelError(f'{what}: {error}') from None
     return found
 
 

@@ -27,6 +27,7 @@ from intradp_ros.systems.language.families import check_family, FamilyError, lib
 from intradp_ros.systems.language.stored import FLOAT32, OF_DTYPE
 
 CONFIG, WEIGHTS, INDEX = 'config.json', 'model.safetensors', 'model.safetensors.index.json'
+GENERATION_CONFIG = 'generation_config.json'
 #: Files that make a tokenizer: of text, and of bytes; those of which one must be there.
 TOKENIZER_TEXTS = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json',
                    'added_tokens.json', 'chat_template.jinja', 'vocab.json', 'merges.txt')
@@ -68,9 +69,13 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
                      if config is not whole and isinstance(raw.get(key), dict)), raw)
         check_family({'model_type': config.model_type})
         plain = plain_config(text, config)
-        generation = generation_of(_generation(folder, raw))
+        of = GENERATION_CONFIG if (folder / GENERATION_CONFIG).exists() else CONFIG
     except Exception as error:  # noqa: B902 - whatever the library says of its own files
         raise _refused(folder / CONFIG, error) from None
+    try:
+        generation = generation_of(_generation(folder, raw), of)
+    except Exception as error:  # noqa: B902 - likewise
+        raise _refused(folder / of, error) from None
     plain['tie_word_embeddings'] = bool(getattr(whole, 'tie_word_embeddings', False))
     files = _weight_files(folder)
     where = {name: path for path, file in files.items() for name in file}
@@ -121,8 +126,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
 def _generation(folder: Path, raw: Mapping[str, Any]) -> Any:
     """Return the generation configuration that `generate` uses."""
     kind = library().GenerationConfig
-    if (folder / 'generation_config.json').exists():
-        check_pointer(folder / 'generation_config.json')
+    if (folder / GENERATION_CONFIG).exists():
+        check_pointer(folder / GENERATION_CONFIG)
         return kind.from_pretrained(folder, local_files_only=True)
     return kind.from_model_config(json.loads(json.dumps(dict(raw))))
 

@@ -40,8 +40,7 @@ _MAX_ENDS, _MAX_SUPPRESSED = 256, 1 << 16
 _RANGES: Mapping[str, tuple[float, float]] = {
     'temperature': (0.0, 100.0), 'top_k': (0, 1 << 30), 'top_p': (0.0, 1.0), 'min_p': (0.0, 1.0),
     'repetition_penalty': (1e-3, 1e3), 'max_new_tokens': (1, MAX_CONTEXT),
-    'max_length': (1, 1 << 62),
-    'min_new_tokens': (0, MAX_CONTEXT)}
+    'max_length': (1, 1 << 62), 'min_new_tokens': (0, MAX_CONTEXT)}
 
 
 class ManifestError(ValueError):
@@ -203,7 +202,7 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
         manifest = Manifest(
             (name or f'model-{digest[:12]}')[:200], digest, config, blocks,
             _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer),
-            _generation(data.get('generation', {})))
+            check_generation(data.get('generation', {})))
         _count(config['hidden_size'], MAX_WIDTH)
         _count(config['max_position_embeddings'], MAX_CONTEXT)
         _count(config['vocab_size'], MAX_CONTEXT)
@@ -219,15 +218,18 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
     return manifest
 
 
-def _generation(data: Any) -> Mapping[str, Any]:
+def check_generation(data: Any) -> Mapping[str, Any]:
     """Return a generation configuration; ManifestError if a number in it is impossible."""
-    ends = _some(data.get('eos_token_id', []), _MAX_ENDS)
-    never = [token for key in ('suppress_tokens', 'begin_suppress_tokens')
-             for token in _some(data.get(key, []), _MAX_SUPPRESSED)]
-    for token in (*ends, *never):
-        _count(token, MAX_CONTEXT, 0)
+    for key, most in (('eos_token_id', _MAX_ENDS), ('suppress_tokens', _MAX_SUPPRESSED),
+                      ('begin_suppress_tokens', _MAX_SUPPRESSED)):
+        try:
+            for token in _some(data.get(key, []), most):
+                _count(token, MAX_CONTEXT, 0)
+        except ManifestError as error:
+            raise ManifestError(f'{key}: {error}') from None
     for key, (low, high) in _RANGES.items():
-        if key in data and not (type(data[key]) in (int, float) and low <= data[key] <= high):
+        kinds = (int,) if type(low) is int else (int, float)
+        if key in data and not (type(data[key]) in kinds and low <= data[key] <= high):
             raise ManifestError(f'{key} is {str(data[key])[:40]}, not within {low:g}..{high:g}')
     return dict(data)
 

@@ -116,6 +116,25 @@ def test_what_is_not_done_is_refused_by_name(folder: Path, tmp_path: Path, named
         import_model(folder, BlobStore(tmp_path, 1 << 40).put)
 
 
+@pytest.mark.parametrize('named, value', [
+    ('eos_token_id', 'x'), ('eos_token_id', [1, 'a']), ('temperature', -1), ('top_p', 1.5),
+    ('top_k', -1), ('repetition_penalty', 0), ('suppress_tokens', [1 << 40]),
+    ('max_length', -1), ('min_new_tokens', 1.5)])
+def test_what_cannot_be_is_refused_with_the_name_of_its_file(folder: Path, tmp_path: Path,
+                                                             named: str, value: Any) -> None:
+    configure(folder, {named: value})
+    stored: list[torch.Tensor] = []
+    with pytest.raises(ImportModelError, match=f'generation_config.json.*{named}'):
+        import_model(folder, lambda data: str(stored.append(data)))
+    assert not stored
+
+
+def test_none_of_a_list_of_ends_is_none(folder: Path, tmp_path: Path) -> None:
+    configure(folder, {'eos_token_id': [-1, 5], 'suppress_tokens': [-1]})
+    found = import_model(folder, BlobStore(tmp_path, 1 << 40).put).generation
+    assert (found['eos_token_id'], found['suppress_tokens']) == ([5], [])
+
+
 def test_what_a_request_says_goes_before_the_configuration(folder: Path, greedy: list[int],
                                                            tmp_path: Path) -> None:
     config = {'repetition_penalty': 1.7, 'min_new_tokens': 9, 'max_new_tokens': 3,
