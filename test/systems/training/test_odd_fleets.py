@@ -27,6 +27,7 @@ from intradp_ros.systems.training.plan.replanning import (
     light_stages,
     moving_seconds,
     PAID_BACK,
+    PROCESS,
     replanner,
 )
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
@@ -179,9 +180,11 @@ def test_a_device_without_data_may_leave_and_snapshots_count_as_memory():
     held = costs_of(task, costs.table, roomy)
     states = sum(costs.table.weight_bytes) + sum(costs.table.optimiser_bytes)
     own = states + sum(costs.table.weight_bytes)  # gradients
-    assert held.fixed_bytes(0, costs.layers) == pytest.approx(own + 2 * states)  # snapshots
+    process = PROCESS + sum(costs.table.weight_bytes)  # and the initial network
+    assert held.fixed_bytes(0, costs.layers) == pytest.approx(
+        process + own + 2 * states)  # snapshots
     assert held.fixed_bytes(0, 1) == pytest.approx(
-        5 * held.state_bytes(0) + costs.table.weight_bytes[0])  # of another stage, too
+        process + 5 * held.state_bytes(0) + costs.table.weight_bytes[0])  # of another stage, too
     plan = replanner(task, costs.table, roomy, images={'d0': 1.0, 'd1': 0.0, 'd2': 0.0})
     first = plan(('d0', 'd1', 'd2'), None)
     then = plan(('d0', 'd2'), first)

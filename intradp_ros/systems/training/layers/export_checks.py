@@ -36,6 +36,8 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
 _TRIED = 11
 #: Passes by which it is seen whether a module draws from generators of Python or NumPy.
 _TRIES = 3
+#: The attributes of modules.
+Attributes = Mapping[nn.Module, dict[str, Any]]
 #: Samples that a network is exported with.
 TRIED_ROWS = 3
 
@@ -89,6 +91,34 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
         raise TaskError(f'{type(module).__name__} returns no tensor')
     return {name: value for name, value in changed.items()
             if 'num_batches_tracked' not in name}, structure
+
+
+def returned_by(module: nn.Module, inputs: Any, task: TrainingTask) -> Structure:
+    """Return what form the results of a module have, which is as it was after the pass."""
+    attributes = attributes_of(module)
+    buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    try:
+        with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
+                torch.random.fork_rng(devices=[]):
+            return taken_apart(call(module, inputs))[1]
+    finally:
+        restore_attributes(attributes)
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                buffer.copy_(buffers[name])
+
+
+def attributes_of(module: nn.Module) -> Attributes:
+    """Return the attributes of a module's parts, to be restored after a pass."""
+    return {part: {**vars(part), '_buffers': type(part._buffers)(part._buffers)}
+            for part in module.modules()}
+
+
+def restore_attributes(attributes: Attributes) -> None:
+    """Give a module's parts the attributes that they had."""
+    for part, had in attributes.items():
+        vars(part).clear()
+        vars(part).update(had)
 
 
 def _draws(module: nn.Module, inputs: Any, task: TrainingTask) -> bool:

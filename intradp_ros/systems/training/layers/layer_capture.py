@@ -16,10 +16,13 @@ from torch import fx, nn
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
 from intradp_ros.systems.training.base.task import call, examples, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.export_checks import (
+    attributes_of,
     check_changes,
     check_equal,
     generators,
     pass_changes,
+    restore_attributes,
+    returned_by,
     TRIED_ROWS,
 )
 from intradp_ros.systems.training.layers.export_rewrite import functional, inline, name_as
@@ -37,9 +40,12 @@ from intradp_ros.systems.training.layers.stage_interpreter import dtypes_of, Pas
 MOST_ROWS = 1 << 20
 
 
-def capture(task: TrainingTask) -> LayerGraph:
+def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
     """
     Export a task's module in training mode, and find where it may be cut.
+
+    Where the same task was `checked` before, by another process, the export is not compared with
+    the module again: that takes the memory of several networks.
 
     Raises
     ------
@@ -54,13 +60,17 @@ def capture(task: TrainingTask) -> LayerGraph:
         raise TaskError(f'a sample is 1 to {MOST_TENSORS} tensors, and nothing else: inputs are '
                         f'{given.spec}, targets {wanted.spec}')
     module = task.module if task.module.training else task.module.train()
-    kept = copy.deepcopy(module)
+    kept = None if checked else copy.deepcopy(module)
     for name, part in module.named_modules():
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is None and \
                 part.track_running_stats and part.training and not task.freeze_norms:
             raise TaskError(f'{name} has momentum=None: it averages over all batches, which is '
                             'not supported; give it a momentum, or freeze_norms to the task')
-    changed, returned = pass_changes(kept, given.filled(inputs), task)
+    changed = dict[str, torch.Tensor]()
+    if kept is None:
+        returned = returned_by(module, given.filled(inputs), task)
+    else:
+        changed, returned = pass_changes(kept, given.filled(inputs), task)
     root = _exported(module, given, inputs)
     inline(root)
     name_as(root, module)
@@ -70,7 +80,8 @@ def capture(task: TrainingTask) -> LayerGraph:
         raise TaskError(f'the module changes {", ".join(others[:3])} in the forward pass: buffers '
                         'may change by statistics of norms, or whatever the samples are, as in '
                         'spectral norm (max_norm of an embedding cannot be used)')
-    check_equal(root, kept, given, inputs, task)
+    if kept is not None:
+        check_equal(root, kept, given, inputs, task)
     ends = list(dict.fromkeys(returned_nodes(root)))
     interface = Interface(
         given, wanted, returned, tuple(map(ends.index, returned_nodes(root))),
@@ -124,7 +135,7 @@ def exported(module: nn.Module, tensors: Tensors) -> fx.GraphModule:
 def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphModule:
     """Export a module as what takes tensors in a row, and returns them so."""
     itself = copy.copy(module)  # with the hooks that it is called with
-    attributes = {part: dict(vars(part)) for part in module.modules()}
+    attributes = attributes_of(module)
     hooks = {name: value for name, value in vars(module).items()
              if name.startswith('_forward_') and isinstance(value, dict)}
 
@@ -145,8 +156,6 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
                         'many samples there are, or on their values; take x.shape[0], '
                         'not len(x))') from error
     finally:
-        for part, had in attributes.items():  # also what the pass assigned
-            vars(part).clear()
-            vars(part).update(had)
+        restore_attributes(attributes)  # also what the pass assigned
     root.graph.set_codegen(fx.graph.CodeGen())  # tensors in a row, as stages take them
     return root

@@ -11,7 +11,7 @@ import hashlib
 import math
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.profiling.machine import device_name
+from intradp_ros.profiling.machine import device_name, release_memory
 from intradp_ros.schedule.event_simulator import simulate, Simulation
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST
@@ -141,6 +141,7 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
         math.prod(value.shape) * value.dtype.itemsize for value in graph.interface.wanted))
     if not shares:
         table = with_reading(table, trial.reading)
+    release_memory()  # trying it took several times the network
     table = on_devices(table, {d.name: d.speed for d in topology.devices})
     return Prepared(name, task, graph, table, topology, shares, trial)
 

@@ -51,13 +51,16 @@ from intradp_ros.systems.training.plan.training_plan import (
 PAID_BACK = 20
 #: Rounds of which snapshots are kept: the newest that all have, and the one that is being copied.
 TAGS = 2
+#: Bytes of a process with PyTorch that trains nothing; each has the initial network, too.
+PROCESS = 4e8
 
 
 def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> RoundCosts:
     """Return what a round of a task costs; samples are dealt in the task's grains."""
     largest = -(-task.grains // task.micro_batches)
     return RoundCosts(table, topology, min(task.batch, largest * task.grain), task.micro_batches,
-                      task.grain, batch=task.batch, tags=TAGS)
+                      task.grain, batch=task.batch, tags=TAGS,
+                      process=PROCESS + sum(table.weight_bytes))
 
 
 def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTask) -> TrainingPlan:

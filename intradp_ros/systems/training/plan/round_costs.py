@@ -33,7 +33,8 @@ class RoundCosts:
     needed.
 
     `tags` are the rounds of which devices keep snapshots (parameters, and what the optimiser
-    keeps): of their own layers, and where others train the rest, of a stage as large.
+    keeps): of their own layers, and where others train the rest, of a stage as large.  `process`
+    are the bytes of a process that trains, whatever its layers are.
 
     Raises
     ------
@@ -50,6 +51,7 @@ class RoundCosts:
     images: Mapping[str, float] = field(default_factory=dict)
     batch: int = 0
     tags: int = 0
+    process: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -185,10 +187,10 @@ class RoundCosts:
             self._bytes[3, last] - self._bytes[3, first])
 
     def fixed_bytes(self, first: int, last: int) -> float:
-        """Return the bytes of parameters, gradients and optimiser of a range, and snapshots."""
+        """Return the bytes of a process, parameters, gradients, optimiser and snapshots."""
         trained = float(self._bytes[0, last] - self._bytes[0, first])
         kept = self.tags * (1 if last - first == self.layers else 2)
-        return trained + kept * (trained - self.weights(first, last))
+        return self.process + trained + kept * (trained - self.weights(first, last))
 
     def state_bytes(self, layer: int) -> float:
         """Return what moves with a layer: parameters, and what the optimiser keeps."""
@@ -196,7 +198,7 @@ class RoundCosts:
 
     def copies_bytes(self) -> float:
         """Return what copies of all layers take: those of `tags` rounds, and one on the way."""
-        return (self.tags + 1) * sum(map(self.state_bytes, range(self.layers)))
+        return self.process + (self.tags + 1) * sum(map(self.state_bytes, range(self.layers)))
 
     def sample_bytes(self, first: int, last: int) -> float:
         """Return what a range keeps of one sample, what enters it included."""

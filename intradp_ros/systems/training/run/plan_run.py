@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 import math
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.profiling.machine import release_memory, trim_heap
 from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors
@@ -27,7 +29,9 @@ from intradp_ros.systems.training.run.snapshots import (
     backups,
     Move,
     pack,
+    pieces_of,
     Snapshots,
+    TOGETHER,
     TornError,
     TRAINER,
     unpack,
@@ -110,6 +114,7 @@ class PlanRun:
         """
         device, settings = self._device, self._device.settings
         device.snapshots.forget(after=self.round)
+        release_memory()  # what ran before: graphs are cycles
         rate = settings.emulation.rate if settings.emulation else None
         timeout = settings.timeout + WAITING_ROUNDS * self._plan.seconds
         for purpose in ('rounds', 'copies'):
@@ -124,20 +129,26 @@ class PlanRun:
         for move in moved:
             if move.source == device.name:
                 self._check_held(move.layers)
-                self._send_bytes(pack({k: held[k] for k in move.layers}), move.target)
+                for layers in self._pieces(move.layers):
+                    self._send_bytes(pack({k: held[k] for k in layers}), move.target)
         stage = StageRunner(device.task, device.graph, self._part.first, self._part.last,
                             device.kernels)  # while bytes are in flight
         for move in received:
-            for layer, state in unpack(self._receive_bytes(move.source), move.layers).items():
-                device.snapshots.put(self.round, layer, state)
+            for layers in self._pieces(move.layers):
+                for layer, state in unpack(self._receive_bytes(move.source), layers).items():
+                    device.snapshots.put(self.round, layer, state)
         self._groups[1].settle()
         if self.round and self._part.last:
-            layers = range(self._part.first, self._part.last)
-            self._check_held(layers)
+            own = range(self._part.first, self._part.last)
+            self._check_held(own)
             held = device.snapshots.kept[self.round]
-            stage.restore({name: tensor for layer in layers
+            stage.restore({name: tensor for layer in own
                            for name, tensor in held[layer].items()})
         self.stage, self._begun = stage, True
+
+    def _pieces(self, layers: Sequence[int]) -> list[list[int]]:
+        """Return layers in pieces that are packed at once: a copy of all would take as much."""
+        return pieces_of(layers, [self._device.graph.nbytes(k) for k in layers], TOGETHER)
 
     def _check_held(self, layers: Sequence[int]) -> None:
         """See that what the trainer believes to be here is here; else it learns what is."""
@@ -442,8 +453,11 @@ class PlanRun:
 
         def square() -> float:
             return sum(map(squares, self.stage.gradients())) if speaks else 0.0
+        copied = self._copied[-1:]  # the newest that is over
+        failed = bool(copied) and not isinstance(copied[0], int)
         total = torch.tensor([0.0 if hooks else square(), self._loss, self._counted, self._rows,
-                              float(self.leaving), float(self._copies())], dtype=torch.float64)
+                              float(self.leaving), float(self._copies()), float(failed)],
+                             dtype=torch.float64)
         group.total(total)
         counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
         self.stage.divide(self.round, counted)
@@ -454,6 +468,9 @@ class PlanRun:
         if total[4]:  # all of them see it in this round
             self.stop_at = self.round + 1
         self._copying = bool(total[5])
+        if not total[5] and not total[6]:  # all of them have it: none goes back further
+            self._device.snapshots.forget(before=next(
+                (tag for tag in copied if isinstance(tag, int)), 0))
         self._clock.idle()
         return {'norm': norm, 'loss': float(total[1]) / counted, 'samples': int(total[3])}
 
@@ -470,17 +487,26 @@ class PlanRun:
         for dtype in dict.fromkeys(x.dtype for x in tensors):
             parameters = [p for p in self.stage.parameters.values() if p.dtype == dtype]
             tables = [table for table in statistics.values() if table.dtype == dtype]
-            reached = torch.tensor([float(p.grad is not None) for p in parameters], dtype=dtype)
-            some = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters] + tables
-            flat = torch.cat([*(x.detach().flatten().cpu() for x in some), reached])
-            self._groups[0].total(flat, replicas=True)
-            *parts, reached = torch.split(flat, [*(x.numel() for x in some), len(reached)])
-            for x, part in zip(some, parts):
-                x.copy_(part.view_as(x))
-            for p, gradient, times in zip(parameters, some, reached.tolist()):
-                p.grad = gradient if times else None
+            for some in pieces_of(parameters, [p.nbytes for p in parameters], TOGETHER):
+                self._sum_piece(some, tables, dtype)
+                tables = []
+            if tables:
+                self._sum_piece([], tables, dtype)
         self.stage.statistics |= {name: dict(enumerate(rows))
                                   for name, rows in statistics.items()}
+
+    def _sum_piece(self, parameters: Sequence[torch.Tensor], tables: Sequence[torch.Tensor],
+                   dtype: torch.dtype) -> None:
+        """Sum the gradients of some parameters, and tables, over the devices of this stage."""
+        reached = torch.tensor([float(p.grad is not None) for p in parameters], dtype=dtype)
+        some = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters] + [*tables]
+        flat = torch.cat([*(x.detach().flatten().cpu() for x in some), reached])
+        self._groups[0].total(flat, replicas=True)
+        *parts, reached = torch.split(flat, [*(x.numel() for x in some), len(reached)])
+        for x, part in zip(some, parts):
+            x.copy_(part.view_as(x))
+        for p, gradient, times in zip(parameters, some, reached.tolist()):
+            p.grad = gradient if times else None
 
     def _all_statistics(self) -> dict[str, torch.Tensor]:
         """Return a row for every grain's statistics: own ones, 0 where others of the group add."""
@@ -505,16 +531,22 @@ class PlanRun:
 
         def exchange() -> None:
             try:
-                if own is not None:
-                    layers = range(self._part.first, self._part.last)
-                    self._send_bytes(pack({k: device.snapshots.kept[tag][k] for k in layers}),
-                                     own)
-                for source in sources:
-                    stage = next(s for s in self._plan.stages if source in s.devices)
-                    data = self._receive_bytes(source)
-                    for layer, state in unpack(data, range(stage.first, stage.last)).items():
-                        device.snapshots.put(tag, layer, state)
-                self._groups[1].settle()
+                mine = [] if own is None else self._pieces(
+                    range(self._part.first, self._part.last))
+                theirs = [(source, layers) for source in sources
+                          for stage in self._plan.stages if source in stage.devices
+                          for layers in self._pieces(range(stage.first, stage.last))]
+                # Each sends a piece before it waits for one: so nobody waits for all others.
+                for sent, came in zip_longest(mine, theirs):
+                    if sent is not None and own is not None:
+                        self._send_bytes(pack({k: device.snapshots.kept[tag][k] for k in sent}),
+                                         own)
+                    if came is not None:
+                        source, layers = came
+                        for layer, state in unpack(self._receive_bytes(source), layers).items():
+                            device.snapshots.put(tag, layer, state)
+                    self._groups[1].settle()
+                trim_heap()
                 self._copied.append(tag)
                 device.report({'report': 'replicated', 'plan': self._number, 'tag': tag})
             except (GroupError, TornError, KeyError) as error:

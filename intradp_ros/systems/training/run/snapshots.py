@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 import hashlib
+from typing import TypeVar
 
 from safetensors import torch as safetensors
 import torch
@@ -20,6 +21,9 @@ import torch
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan
 
 INITIAL = 0
+#: Bytes of parameters that are packed, or summed, at once.
+TOGETHER = 1 << 24
+Piece = TypeVar('Piece')
 #: The source of layers that come from the trainer's checkpoint.
 TRAINER = ''
 #: Device to the layers that it holds of each tag.
@@ -51,11 +55,24 @@ class Snapshots:
         return {tag: sorted(layers.copy()) for tag, layers in list(self.kept.items())}
 
 
+def pieces_of(all_of: Sequence[Piece], sizes: Sequence[int | float], most: float,
+              ) -> list[list[Piece]]:
+    """Return what is given in pieces of at most so many bytes, or of one, in its order."""
+    found, left = list[list[Piece]](), 0.0
+    for one, size in zip(all_of, sizes, strict=True):
+        if not found or size > left:
+            found.append([])
+            left = most
+        found[-1].append(one)
+        left -= size
+    return found
+
+
 def pack(layers: Mapping[int, Mapping[str, torch.Tensor]]) -> bytes:
     """Return layers as bytes that `unpack` reads: a digest, then safetensors."""
     body = safetensors.save({f'{layer}/{name}': tensor.contiguous()
                          for layer, state in layers.items() for name, tensor in state.items()})
-    return hashlib.sha256(body).digest() + body
+    return b''.join((hashlib.sha256(body).digest(), body))
 
 
 def unpack(data: bytes, layers: Collection[int]) -> dict[int, dict[str, torch.Tensor]]:
@@ -68,7 +85,7 @@ def unpack(data: bytes, layers: Collection[int]) -> dict[int, dict[str, torch.Te
         If they are not those, or not whole.
 
     """
-    if hashlib.sha256(data[32:]).digest() != data[:32]:
+    if hashlib.sha256(memoryview(data)[32:]).digest() != data[:32]:
         raise TornError('a snapshot came torn: its digest does not fit')
     try:
         tensors = safetensors.load(data[32:])

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-import gc
 import json
 import os
 from pathlib import Path
@@ -29,6 +28,7 @@ import torch
 
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.steady import Steady
+from intradp_ros.profiling.machine import release_memory
 from intradp_ros.split.calls.accelerator import DeviceError
 from intradp_ros.systems.training.base.task import described, DEVICE, load_task, TaskError
 from intradp_ros.systems.training.layers.layer_capture import capture
@@ -46,6 +46,8 @@ from intradp_ros.systems.training.run.worker_settings import Emulation, Settings
 
 BEAT = 0.5
 MOST_LINE = 1 << 22
+#: Heaps of glibc in a worker: what each of many threads freed would stay in one of its own.
+ARENAS = '2'
 
 
 def main() -> int:
@@ -80,7 +82,7 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     torch.set_num_threads(int(what['threads']))
     os.environ[DEVICE] = str(what['name'])
     task = load_task(what['task'])
-    graph = capture(task)
+    graph = capture(task, checked=bool(what['facts']))  # the trainer's, of the same facts
     if what['facts'] and (difference := apart(
             task_facts(task, graph, DATA in what['facts']), what['facts'])):
         raise TaskError(f'{what["task"]} is another task here: {difference}. Let all machines '
@@ -89,7 +91,7 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     given = dict(what['settings'])
     if given['emulation']:
         given['emulation'] = Emulation(**given['emulation'])
-    gc.collect()  # the export leaves cycles that hold several times the network
+    release_memory()  # the export leaves cycles
     return Worker(what['name'], task, graph, (what['host'], what['port']), report,
                   Settings(**given), key=bytes.fromhex(what['key']))
 
@@ -129,6 +131,7 @@ class ProcessLink:
                 [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.run.worker_process',
                  name],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                env={'MALLOC_ARENA_MAX': ARENAS, **os.environ},
                 start_new_session=True)  # Ctrl-C is for the trainer
         self._lock = threading.Lock()
         self.send({'task': task, 'name': name, 'host': trainer[0], 'port': trainer[1],

@@ -21,7 +21,7 @@ from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.exchange import Exchange, given_key
-from intradp_ros.systems.training.run.snapshots import pack, TRAINER, unpack
+from intradp_ros.systems.training.run.snapshots import pack, pieces_of, TOGETHER, TRAINER, unpack
 from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.service.round_commit import Order, Phase, RoundCommit
 
@@ -240,7 +240,9 @@ class Trainer:
         except KeyError as error:
             raise TrainingError(f'devices left with weights of which nobody else has the newest: '
                                 f'{error.args[0]}') from None
-        for name, layers in holders.items():
+        pieces = [(name, piece) for name, has in holders.items()
+                  for piece in pieces_of(has, [commit.sizes[k] for k in has], TOGETHER)]
+        for name, layers in pieces:
             key = f'collect/{commit.number.epoch}/{layers[0]}/{secrets.token_hex(8)}'
             self.exchange.expect(key, self._most_bytes())
             try:
