@@ -15,6 +15,7 @@ wide      random weights of width 2048 on three device processes
 settings  ours and a plain pipeline: 1000, 100, 20 Mbit/s x 3 memories x 2 disks (20 minutes)
 ablations ours without the planner, and without steps for keys and values
 changes   how long answers wait when layers move, with their keys and values or without
+drafts    tokens a second with drafts and without, 20 Mbit/s: JSON, code, prose
 kills     20 kills at random moments, with requests in flight
 """
 from __future__ import annotations
@@ -70,9 +71,9 @@ from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
 NAMES = ('rover', 'drone', 'dock')
 PROMPTS = ('What is the capital of France?', 'Name three colours.', 'How does a robot see?',
            'Write one line about the sea.', 'Count from one to ten.')
-RESIDENT = dict(zip(NAMES, (290 * MB, 175 * MB, 175 * MB)))
+RESIDENT = dict(zip(NAMES, (74 * MB, 42 * MB, 42 * MB)))
 #: Settings to compare in: MB of each device, MB/s of each disk, Mbit/s of all links together.
-MEMORIES, DISKS, RATES = ((200, 150, 150), (170, 120, 120), (220, 180, 90)), (200, 95), \
+MEMORIES, DISKS, RATES = ((64, 22, 22), (58, 17, 17), (70, 26, 14)), (200, 95), \
     (1000.0, 100.0, 20.0)
 
 
@@ -329,6 +330,40 @@ def changes(folder: Path) -> dict[str, Any]:
     return found
 
 
+def drafts(folder: Path) -> dict[str, Any]:
+    """Measure answers with tokens looked up and without, in turn, on three devices."""
+    scene = Scene(RESIDENT, disk=0.0, mbit=20.0, tokens=96)
+    made, found = opened(scene), dict[str, Any]()
+    tokenizer = tokenizer_of(made)
+    texts = {'JSON': 'Robots, one object each, all of them idle:\n[' + ',\n '.join(
+                 f'{{"name": "robot{k}", "state": "idle", "battery": 81}}' for k in range(1, 6)),
+             'code': 'for k in range(10):\n' + ''.join(
+                 f'    print("value of x{k} is", x{k})\n' for k in range(5)),
+             'prose': 'The old lighthouse keeper had never seen a storm like this one. He'}
+    devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], 0.0)
+               for name in NAMES]
+    seconds: dict[tuple[str, int], list[float]] = {}
+    answers: dict[str, list[int]] = {}
+    for number in range(3):
+        for most in (0, 7):
+            planning = {**made.planning, 'kind': 'language', 'drafts': most}
+            with language_fleet(folder / f'{number}-{most}', devices, made.store.folder,
+                                scene.mbit, planning) as fleet:
+                for _ in range(2):  # the first one measures what tokens cost
+                    for kind, text in texts.items():
+                        end = fleet.answer(prompt_tokens=tokenizer(text).input_ids,
+                                           max_tokens=scene.tokens)
+                        times, said = end['times'], end['answer']
+                        assert answers.setdefault(kind, said) == said, kind
+                        seconds.setdefault((kind, most), []).append(
+                            (times[-1] - times[0]) / max(1, len(said) - 1))
+    for kind in texts:
+        without, with_ = (statistics.median(seconds[kind, most]) for most in (0, 7))
+        found[kind] = {'tokens/s without': 1 / without, 'tokens/s with drafts': 1 / with_,
+                       'gain': without / with_}
+    return {**found, 'devices': len(NAMES), 'identical': True}
+
+
 def kills(folder: Path) -> dict[str, Any]:
     """Kill a device 20 times at random moments of answers; none may be wrong or lost."""
     scene = Scene(dict(zip(NAMES, (250 * MB, 200 * MB, 200 * MB))), 0.0, 1000.0, 48)
@@ -435,7 +470,7 @@ def _short(found: Mapping[str, Any]) -> dict[str, Any]:
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     'blocks': blocks, 'batch': batch, 'at_once': at_once, 'tokens': tokens, 'resident': resident,
     'wide': wide, 'settings': settings, 'ablations': ablations, 'changes': changes,
-    'kills': kills}
+    'drafts': drafts, 'kills': kills}
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ namespace
 
 // ---- products ----------------------------------------------------------------------------------
 
+/// Times that few tokens may decode a matrix; more take it expanded, panel by panel.
+constexpr int kPasses = 2;
 /// Rows that are fetched from memory while some are computed: so many times those.
 constexpr int kAhead = 2;
 
@@ -136,9 +138,10 @@ static void rows_for(
   const uint8_t * rows, int64_t row_bytes, int64_t count, int64_t columns, const float * x,
   const Out & to, int64_t token, int64_t first)
 {
+  constexpr int kRows = rows_at_once(C);
   int64_t r = 0;
-  for (; r + kRowsAtOnce <= count; r += kRowsAtOnce) {
-    tile<T, kRowsAtOnce, C>(rows + r * row_bytes, row_bytes, columns, x, to, token, first + r);
+  for (; r + kRows <= count; r += kRows) {
+    tile<T, kRows, C>(rows + r * row_bytes, row_bytes, columns, x, to, token, first + r);
   }
   for (; r < count; ++r) {
     tile<T, 1, C>(rows + r * row_bytes, row_bytes, columns, x, to, token, first + r);
@@ -197,8 +200,14 @@ static void product_as(
   const int64_t columns = matrix.columns;
   const int64_t row_bytes = columns / T::kBlock * T::kBlockBytes;
   const uint8_t * rows = matrix.data + first * row_bytes;
-  if (tokens <= kFusedTokens) {
-    rows_for_some<T, kFusedTokens>(tokens, rows, row_bytes, count, columns, x, to, 0, first);
+  if (tokens <= kPasses * kFusedTokens) {
+    // numbers are decoded anew for each pass
+    const int64_t passes = (tokens + kFusedTokens - 1) / kFusedTokens;
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      const int64_t token = pass * tokens / passes, stop = (pass + 1) * tokens / passes;
+      rows_for_some<T, kFusedTokens>(
+        stop - token, rows, row_bytes, count, columns, x, to, token, first);
+    }
     return;
   }
   for (int64_t done = 0; done < count; done += kPanelRows) {

@@ -13,7 +13,9 @@ namespace
 
 #define INLINE static inline __attribute__((always_inline))
 
-constexpr int kRowsAtOnce = 4, kTokensAtOnce = 6, kFusedTokens = 4;
+constexpr int kTokensAtOnce = 6, kFusedTokens = 8;
+/// Rows that are computed at once for so many tokens: sums stay in registers.
+constexpr int rows_at_once(int tokens) {return tokens <= 6 ? 4 : 2;}
 
 using V = __m512;
 using I = __m512i;

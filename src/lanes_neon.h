@@ -13,7 +13,9 @@ namespace
 
 #define INLINE static inline __attribute__((always_inline))
 
-constexpr int kRowsAtOnce = 4, kTokensAtOnce = 2, kFusedTokens = 2;
+constexpr int kTokensAtOnce = 3, kFusedTokens = 3;
+/// Rows that are computed at once for so many tokens: sums stay in registers.
+constexpr int rows_at_once(int tokens) {return tokens <= 1 ? 4 : 2;}
 
 struct V
 {

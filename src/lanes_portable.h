@@ -13,7 +13,9 @@ namespace
 
 #define INLINE static inline __attribute__((always_inline))
 
-constexpr int kRowsAtOnce = 4, kTokensAtOnce = 2, kFusedTokens = 1;
+constexpr int kTokensAtOnce = 2, kFusedTokens = 1;
+/// Rows that are computed at once for so many tokens.
+constexpr int rows_at_once(int) {return 4;}
 
 struct V
 {

@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
     channel = DdsPeers(context, FLEET, settings.name)
     store = BlobStore(Path(settings.store), _BYTES)
     options = LanguageOptions(settings.memory,
-                              HeadPolicy(chunk=settings.chunk, patience=settings.patience))
+                              HeadPolicy(chunk=settings.chunk, patience=settings.patience,
+                                         drafts=settings.drafts))
     made: list[LanguageRole] = []
 
     def role(host: Any) -> LanguageRole:

@@ -221,7 +221,8 @@ def language_fleet(folder: Path, devices: Sequence[EmulatedDevice], store: Path,
             return started[-1]
         try:
             running = {d.name: start(d.name, 'device_process', asdict(DeviceSettings(
-                d.name, str(store), d.memory, chunk=int(planning['lane']), patience=patience)))
+                d.name, str(store), d.memory, chunk=int(planning['lane']), patience=patience,
+                drafts=int(planning.get('drafts', 7)))))
                 for d in devices}
             coordinator = start('coordinator', 'coordinator_process', {
                 **planning, 'store': str(store), 'mbit': mbit, 'head': names[0],

@@ -45,6 +45,7 @@ class DeviceSettings:
     threads: int = 1
     chunk: int = 128
     patience: float = 10.0
+    drafts: int = 7
 
 
 def costs_of(settings: dict[str, Any]) -> LanguageCosts:

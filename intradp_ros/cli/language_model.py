@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import math
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.cli.arguments import add_renamed, existing_file
+from intradp_ros.cli.arguments import add_renamed, existing_file, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
@@ -20,6 +20,7 @@ from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.profiling.disk import disk_rate
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.drafts import DRAFTS, MOST_DRAFTS
 from intradp_ros.systems.language.families import FamilyError, MissingPackageError
 from intradp_ros.systems.language.manifest import DTYPES, Manifest
 from intradp_ros.systems.language.measure import BlockSeconds, measured_blocks
@@ -65,6 +66,14 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
                              '(default: enough)')
     add_renamed(parser, '--source', '--head', metavar='DEVICE',
                 help='device with requests, embedding and head (default: first)')
+
+
+def add_drafts(parser: argparse.ArgumentParser) -> None:
+    """Declare how many tokens are drafted."""
+    parser.add_argument('--drafts', type=whole(0, MOST_DRAFTS), default=DRAFTS, metavar='N',
+                        help='tokens that are looked up in prompt and answer and checked at once, '
+                             'where that is measured to pay; answers are the same (default '
+                             '%(default)s; 0: none)')
 
 
 def open_model(args: argparse.Namespace, out: Output) -> Opened:

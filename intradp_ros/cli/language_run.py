@@ -13,7 +13,12 @@ from typing import Any
 
 from intradp_ros.cli.arguments import looked_at, number, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
+from intradp_ros.cli.language_model import (
+    add_drafts,
+    add_fleet,
+    add_model,
+    planned_model,
+)
 from intradp_ros.cli.output import add_json, Output, output
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.requests.admission import Fate
@@ -55,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='JSON schema that the answer meets')
     parser.add_argument('--raw', action='store_true',
                         help="continue the prompt as text, without the model's chat template")
+    add_drafts(parser)
     parser.add_argument('--threads', type=whole(0), default=0, metavar='N',
                         help='processor threads (default: all)')
     add_json(parser)
@@ -98,7 +104,8 @@ def local_language(args: argparse.Namespace, out: Output,
     costs, head = model.costs, model.head
     planner = LanguagePlanner(costs, head, lambda text: None)
     with LocalLanguage(costs, head, planner, {head: model.opened.store},
-                       LanguageOptions(policy=HeadPolicy(chunk=costs.lane))) as local:
+                       LanguageOptions(policy=HeadPolicy(
+                           chunk=costs.lane, drafts=args.drafts))) as local:
         with out.status(f'loading: {model.planned.answer}'):
             local.wait_ready(300.0)
         yield local, model.opened.seconds.memory_rate

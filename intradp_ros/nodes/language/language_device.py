@@ -66,8 +66,8 @@ class LanguageDevice:
         limits = AdmissionLimits(given['served_at_once'], given['waiting'], given['per_client'])
         self._role = LanguageRole(
             host, self._store, LanguageOptions(
-                int(1e6 * given['memory_mb']), HeadPolicy(given['prompt_chunk'], limits),
-                self._names),
+                int(1e6 * given['memory_mb']), HeadPolicy(
+                    given['prompt_chunk'], limits, drafts=given['drafts']), self._names),
             self._headed)
         if given['answers']:
             closed = bool(given[KEY_FILE.name]) and given['goals'] == KEYED \
@@ -111,6 +111,8 @@ class LanguageDevice:
                 'prompt_tokens': Total(state.prompt_tokens),
                 'ms_per_token': Figure(1e3 * state.token_seconds, '.1f'), 'serving': state.serving,
                 'waiting': state.waiting, 'restarts': Total(state.restarts),
+                'drafted_tokens': Total(state.drafted_tokens),
+                'accepted_drafts': Total(state.accepted_tokens),
                 'shared_prompt_tokens': Total(state.shared_tokens),
                 'disk_that_brakes': state.brake,
                 **{f'waiting_for_disk_ms_of_{name}': Figure(1e3 * seconds, '.1f')

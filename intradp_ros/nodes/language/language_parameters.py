@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.systems.language.drafts import DRAFTS, MOST_DRAFTS
 
 HOLD, REFUSE = 'hold', 'refuse'
 KEYED, OPEN = 'keyed', 'open'
@@ -34,6 +35,9 @@ LANGUAGE_PARAMETERS: tuple[Parameter, ...] = (
     Parameter('waiting', 64, 'Requests that may wait; one more is refused.', 1, 100000),
     Parameter('per_client', 16, 'Requests of one client that wait or are served.', 1, 100000),
     Parameter('prompt_chunk', 128, 'Tokens of prompts that are computed in one piece.', 1, 4096),
+    Parameter('drafts', DRAFTS, 'Tokens of each request that are looked up in what it has so far, '
+              'and checked in one round, where that is measured to pay; answers are the same. '
+              '0: none.', 0, MOST_DRAFTS),
     Parameter('without_plan', HOLD, 'What becomes of a request while no plan is in use, after a '
               'loss say: it is held until there is one, or its deadline is over; or refused.',
               choices=(HOLD, REFUSE)),

@@ -37,9 +37,12 @@ from intradp_ros.runtime.requests.text_requests import (
     TokenChance,
 )
 from intradp_ros.systems.language.answer_text import AnswerText
+from intradp_ros.systems.language.drafts import DRAFTS, expected_of, Lookup, Pace
 from intradp_ros.systems.language.grammar import Grammar
+from intradp_ros.systems.language.kernels import kernels
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import COMPUTED, Manifest
+from intradp_ros.systems.language.memory import LOGIT_ROWS
 from intradp_ros.systems.language.page_table import page_names, PageTable
 from intradp_ros.systems.language.prompts import Prompts
 from intradp_ros.systems.language.sampler import adjusted, draw, log_chances
@@ -67,7 +70,8 @@ class HeadPolicy:
     do not come are given up.  `lanes` is the most lanes of a round; 0: one for each device.
     After `rest` seconds without requests the plan's first step is used again.  Where no token
     comes for `hold` seconds, requests are refused.  Pages are given out for
-    `reserve` tokens ahead.
+    `reserve` tokens ahead.  Up to `drafts` tokens of each request are looked up and checked in a
+    round, where that pays.
     """
 
     chunk: int = 128
@@ -78,6 +82,7 @@ class HeadPolicy:
     rest: float = 5.0
     hold: float = 60.0
     reserve: int = 128
+    drafts: int = DRAFTS
 
 
 @dataclass(eq=False)
@@ -108,11 +113,32 @@ class _Request:
     failures: int = 0
     failed_first: float = math.inf
     failed_at: int = 0
+    lookup: Lookup = field(default_factory=Lookup)
+    draft: list[int] = field(default_factory=list)
 
     @property
     def answer(self) -> int:
         """Return the number of tokens of the answer so far."""
         return len(self.tokens) - self.prompt
+
+
+@dataclass
+class _Flight:
+    """What a lane computes now: since when, and how many tokens are expected to be drawn."""
+
+    parts: list[tuple[_Request, Part]]
+    begun: float
+    drawn: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Return how many tokens are computed."""
+        return sum(part.count for _, part in self.parts)
+
+    @property
+    def wanted(self) -> int:
+        """Return for how many of them logits are wanted."""
+        return sum(part.wanted for _, part in self.parts)
 
 
 @dataclass
@@ -126,6 +152,8 @@ class HeadState:
     tokens: int = 0
     prompt_tokens: int = 0
     shared_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     token_seconds: float = math.nan
     serving: int = 0
     waiting: int = 0
@@ -160,7 +188,7 @@ class Head:
         self._withdrawn: deque[tuple[int, Fate]] = deque()  # filled without a lock
         self._lanes: list[list[_Request]] = []
         self._paused: list[_Request] = []  # those that wait for pages in the middle
-        self._flight: dict[int, list[tuple[_Request, Part]]] = {}
+        self._flight: dict[int, _Flight] = {}
         self._table = PageTable(0)
         self._plan: SegmentPlan | None = None
         self._step = self._wanted_step = 0
@@ -169,7 +197,9 @@ class Head:
         self._devices = 1
         self._state = HeadState()
         self._longest = 0.0
-        self._begun: dict[int, float] = {}
+        self._pace = Pace()
+        # without the compiled library a token's bits depend on what is computed with it
+        self._drafts = policy.drafts if kernels().library else 0
         self._prompt_seconds, self._token_seconds = _GUESS_PROMPT, _GUESS_TOKEN
         self._prompts = Prompts(manifest, tokenizer)
         self._changed = threading.Condition(threading.RLock())
@@ -276,6 +306,7 @@ class Head:
             found = self._state
             return HeadState(
                 found.tokens, found.prompt_tokens, found.shared_tokens,
+                found.drafted_tokens, found.accepted_tokens,
                 self._token_seconds or math.nan,
                 self._admission.serving, self._admission.waiting, found.restarts,
                 {fate.value: count for fate, count in self._admission.counts().items()},
@@ -312,27 +343,33 @@ class Head:
 
     def embed(self, lane: int) -> tuple[Lane, Tensor]:
         """Return what a lane computes next: a token of each request, and chunks of prompts."""
-        flight: list[tuple[_Request, Part]] = []
         with self._changed:
             self._lanes[lane] = [r for r in self._lanes[lane] if not r.over]
+            flight = self._flight[lane] = _Flight([], time.monotonic())
             budget = self.policy.chunk
+            prompts = any(len(r.tokens) - r.computed > 1 for r in self._lanes[lane])
+            others = len(self._lanes[lane])
             for request in tuple(self._lanes[lane]):
+                others -= 1
                 with self._owned(request):
                     left = len(request.tokens) - request.computed
                     count = left if left == 1 else min(left, budget)
                     if not count or not self._has_room(request, request.computed + count):
                         continue
                     budget -= count if left > 1 else 0
-                    stop = request.computed + count
-                    flight.append((request, Part(
-                        request.computed, count, request.pages[:-(-stop // PAGE)],
-                        stop == len(request.tokens))))
+                    draft = request.draft = [] if prompts else \
+                        self._drafted(request, flight, others)
+                    wanted = (1 + len(draft)) * (count == left)
+                    stop = request.computed + count + len(draft)
+                    flight.parts.append((request, Part(
+                        request.computed, count + len(draft), request.pages[:-(-stop // PAGE)],
+                        wanted)))
+                    flight.drawn += bool(wanted) + expected_of(request.lookup.chance, len(draft))
                     request.computed = stop
-            self._flight[lane], self._begun[lane] = flight, time.monotonic()
-        found = self._each(self._embed, flight, lambda request, part: torch.tensor(
-            request.tokens[part.start:part.stop], dtype=torch.long))
+        found = self._each(self._embed, flight.parts, lambda request, part: torch.tensor(
+            [*request.tokens[part.start:part.stop], *request.draft], dtype=torch.long))
         with self._changed:
-            kept = self._flight[lane] = [pair for pair, _ in found]
+            kept = flight.parts = [pair for pair, _ in found]
         if not kept:
             return Lane(()), torch.zeros(0, self.manifest.width, dtype=COMPUTED)
         return Lane(tuple(part for _, part in kept)), torch.cat([hidden for _, hidden in found])
@@ -341,29 +378,39 @@ class Head:
         """Draw a token for each request of a lane whose tokens were all computed."""
         flight = self._flight.pop(lane)
         now = self._progressed = time.monotonic()
-        seconds = now - self._begun[lane]
+        seconds = now - flight.begun
         self._longest = max(seconds, self._longest * (1 - _SMOOTHING))
-        wanted = [pair for pair in flight if pair[1].wanted]
-        rows = {id(request): row for row, (request, _) in enumerate(wanted)}
-        logits = self._each(self._logits, wanted, lambda request, part: hidden[
-            rows[id(request)]:rows[id(request)] + 1])
-        tokens = sum(part.count for _, part in flight)
+        tokens, wanted = flight.tokens, flight.wanted
+        rows, row = {}, 0
+        for request, part in flight.parts:
+            rows[id(request)] = slice(row, row + part.wanted)
+            row += part.wanted
+        logits = self._each(self._logits, [pair for pair in flight.parts if pair[1].wanted],
+                            lambda request, part: hidden[rows[id(request)]])
         with self._changed:
-            for request, part in flight:
+            for request, part in flight.parts:
                 if part.stop >= request.failed_at:
                     request.failures = request.failed_at = 0
                     request.failed_first, self._got_on = math.inf, now
-                if not request.over and (part.count > 1 or part.stop % PAGE == 0):
+                if not request.over and not request.draft and (
+                        part.count > 1 or part.stop % PAGE == 0):
                     with self._owned(request):
                         self._name(request, part.stop)
-            for (request, _), row in logits:
+            drawn = 0
+            for (request, _), found in logits:
                 if not request.over:
                     with self._owned(request):
-                        self._draw(request, row[0], now)
-            self._state.tokens += len(wanted)
-            self._state.prompt_tokens += tokens - len(wanted)
-            if tokens == len(wanted) > 0:
-                self._token_seconds = _smooth(self._token_seconds, seconds)
+                        drawn += self._draw_checked(request, found, now)
+            self._state.tokens += drawn
+            self._state.prompt_tokens += tokens - wanted
+            if tokens == wanted > 0:
+                requests = len(flight.parts)
+                self._token_seconds = _smooth(
+                    self._token_seconds, seconds * requests / max(drawn, requests))
+                others = self._flight.values()
+                if all(other.tokens == other.wanted for other in others):
+                    self._pace.add(tokens + sum(other.tokens for other in others),
+                                   time.monotonic() - flight.begun)
             elif tokens:
                 self._prompt_seconds = _smooth(self._prompt_seconds, seconds / tokens)
             self._report_ends()
@@ -417,13 +464,14 @@ class Head:
         now = time.monotonic()
         with self._changed:
             flights = (self._flight[lane],) if lane in self._flight else self._flight.values()
-            suspects = [r for flight in flights for r, _ in flight if not r.over] \
+            suspects = [r for flight in flights for r, _ in flight.parts if not r.over] \
                 or [r for placed in self._lanes for r in placed if not r.over] \
                 or [r for r in self._requests.values() if not r.over]
             for request in suspects:
                 request.failed_first = min(request.failed_first, now)
                 request.failures += _CERTAIN if certain else 1
-                request.failed_at = max(request.failed_at, request.computed)
+                request.failed_at = max(
+                    request.failed_at, min(request.computed, len(request.tokens)))
             if len(suspects) == 1 and suspects[0].failures >= _CERTAIN:
                 if certain or self._got_on > suspects[0].failed_first:
                     self._refuse(suspects[0], reason)
@@ -486,7 +534,7 @@ class Head:
         """Take back what was in flight, and go on with all else."""
         with self._changed:
             for flight in self._flight.values():
-                for request, part in flight:
+                for request, part in flight.parts:
                     request.computed = min(request.computed, part.start)
             self._flight.clear()
             self._go_to(plan, plan.step_for(self._table.used))
@@ -503,6 +551,7 @@ class Head:
 
     def _go_to(self, plan: SegmentPlan, step: int) -> None:
         self._plan, self._step, self._wanted_step = plan, step, step
+        self._pace = Pace()  # others compute, or read more
         self._table.grow(plan.at(step).pages)
 
     def _rest(self) -> None:
@@ -618,6 +667,43 @@ class Head:
         """Let others share the full pages that are computed."""
         request.names = page_names(request.tokens, request.names)
         self._table.name(request.pages, request.names[:computed // PAGE])
+
+    def _drafted(self, request: _Request, own: _Flight, others: int) -> list[int]:
+        """
+        Return what may come next, as far as that pays and there is room for it.
+
+        `own` is its lane so far; `others` are the requests that follow in it, of a token each.
+        """
+        together = 1 + others + sum(flight.tokens for flight in self._flight.values())
+        drawn = 1 + others + sum(flight.drawn for flight in self._flight.values())
+        most = min(self._drafts, request.most - request.answer - 1,
+                   len(request.pages) * PAGE - len(request.tokens),
+                   min(self.policy.chunk, LOGIT_ROWS) - 1 - others - own.tokens)
+        if most < 1 or request.failures:
+            return []
+        found = request.lookup.find(request.tokens, most)
+        return found[:self._pace.worthwhile(together, drawn, request.lookup.chance, len(found))]
+
+    def _draw_checked(self, request: _Request, logits: Tensor, now: float) -> int:
+        """Draw tokens as long as the ones before were those drafted; return how many."""
+        draft, request.draft = request.draft, []
+        drawn = 0
+        for row in logits:
+            expected = request.lookup.find(request.tokens, 1) if self._drafts else []
+            before = len(request.tokens)
+            self._draw(request, row, now)
+            drawn += 1
+            new = request.tokens[before:]
+            if expected:
+                request.lookup.outcomes.add(new == expected)
+            if request.finish or new != draft[drawn - 1:drawn]:
+                break
+        if draft:
+            self._state.drafted_tokens += len(draft)
+            self._state.accepted_tokens += drawn - 1
+            request.computed = len(request.tokens) - 1
+            self._name(request, request.computed)
+        return drawn
 
     def _draw(self, request: _Request, logits: Tensor, now: float) -> None:
         """Draw a token for a request, and say what it adds to the answer."""

@@ -20,14 +20,14 @@ class Part:
     """
     `count` tokens of one request, the first of them at position `start`.
 
-    `pages` are those of all its tokens so far, in order, these included.  If
-    it is `wanted`, the hidden state of its last token goes back to the head.
+    `pages` are those of all its tokens so far, in order, these included.  The
+    hidden states of its last `wanted` tokens go back to the head.
     """
 
     start: int
     count: int
     pages: tuple[int, ...]
-    wanted: bool = True
+    wanted: int = 1
 
     @property
     def stop(self) -> int:
@@ -48,12 +48,12 @@ class Lane:
 
     @property
     def last_rows(self) -> list[int]:
-        """Return the rows of the last tokens of parts that are wanted."""
-        rows, end = [], 0
+        """Return the rows of the tokens that are wanted."""
+        rows: list[int] = []
+        end = 0
         for part in self.parts:
             end += part.count
-            if part.wanted:
-                rows.append(end - 1)
+            rows += range(end - part.wanted, end)
         return rows
 
 
@@ -92,9 +92,11 @@ def read_lane(data: bytes) -> tuple[Lane, int]:
                 if first + length > MAX_PAGES or len(pages) + length > MAX_COUNT:
                     raise ValueError('too many pages')
                 pages.extend(range(first, first + length))
-            part = Part(start, tokens, tuple(pages), bool(wanted))
+            part = Part(start, tokens, tuple(pages), wanted)
             if not 1 <= tokens <= MAX_COUNT or part.stop > PAGE * len(pages):
                 raise ValueError('tokens without pages')
+            if wanted > tokens:
+                raise ValueError('more tokens are wanted than there are')
             parts.append(part)
     except struct.error:
         raise ValueError('a lane that ends early') from None

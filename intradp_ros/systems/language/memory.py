@@ -14,6 +14,8 @@ from intradp_ros.systems.language.segment_plan import SegmentPlan
 SLOT_MARGIN = 3 * 4096
 #: Hidden states of a lane, and what the widest part of a layer makes of them, at once.
 _COPIES = 4
+#: Most tokens of a lane whose logits are wanted where tokens are drafted.
+LOGIT_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,6 @@ def memory_need(plan: SegmentPlan, device: str, manifest: Manifest, tokens: int,
                  for slot in plan.slots.get(device, ()))
     kv = len(plan.layers(device)) * plan.pages * PAGE * manifest.kv_bytes
     is_head = device == plan.head
-    logits = int(manifest.config['vocab_size']) * 4 * 2 if is_head else 0
+    logits = int(manifest.config['vocab_size']) * 4 * (LOGIT_ROWS + 1) if is_head else 0
     return MemoryNeed(blocks, kv, activation_bytes(manifest, tokens) + logits,
                       manifest.head_bytes + 2 * SLOT_MARGIN if is_head else 0, floor)

@@ -21,8 +21,12 @@ from intradp_ros.runtime.requests.text_requests import (
     TextEnd,
     TextRequest,
 )
+from intradp_ros.systems.language.drafts import Pace
+from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
+from intradp_ros.systems.language.kernels import kernels
 from intradp_ros.systems.language.local_fleet import LocalLanguage
+from intradp_ros.systems.language.role import LanguageOptions
 from intradp_ros.systems.language.smollm2 import smollm2
 
 TIMEOUT = 120.0
@@ -88,3 +92,27 @@ def test_texts_stops_seeds_and_schemas(fleet):
     assert end.finish_reason == 'stop' and json.loads(answer)['colour'] in ('red', 'green')
     with pytest.raises(ValueError, match='schema'):
         local.head.submit(TextRequest('x', schema='{"type": 5}'), lambda item: None)
+
+
+@pytest.mark.skipif(kernels().library is None, reason='the kernels were not compiled')
+def test_texts_stops_seeds_and_schemas_are_the_same_with_drafts(fleet, monkeypatch):
+    _, manifest, store = fleet
+    monkeypatch.setattr(Pace, 'worthwhile', lambda self, tokens, drawn, chance, most: most)
+    listed = 'red, green, red, green, red, green, red,'
+    colours = {'type': 'array', 'minItems': 6, 'maxItems': 6, 'items': {'enum': ['red', 'green']}}
+    requests = (
+        TextRequest(listed, 24), TextRequest(listed, 24, stop=('green, green, green',)),
+        TextRequest(listed, 24, Sampling(0.6, seed=5)),
+        TextRequest(f'{listed} as a list of JSON: ', 40, schema=json.dumps(colours)))
+    found = []
+    for drafts in (0, 7):
+        given = costs(manifest, 1, tokens=512)
+        with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(
+                policy=HeadPolicy(drafts=drafts)), times=QUICK) as local:
+            local.wait_ready(TIMEOUT)
+            found.append([(text, end.finish_reason, end.completion_tokens)
+                          for text, end in (asked(local, request) for request in requests)])
+            state = local.head.state()
+    assert found[0] == found[1]
+    assert [reason for _, reason, _ in found[0]] == ['length', 'stop', 'length', 'stop']
+    assert state.accepted_tokens > 15
