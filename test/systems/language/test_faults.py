@@ -33,17 +33,19 @@ def fleet(model, count=3, **policy) -> LocalLanguage:
     manifest, store, _ = model
     given = costs(manifest, count, tokens=2048)
     local = LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store},
-                          LanguageOptions(policy=HeadPolicy(**policy)), times=QUICK)
+                          LanguageOptions(policy=HeadPolicy(**{'drafts': 0, **policy})),
+                          times=QUICK)
     local.wait_ready()
     return local
 
 
-def test_a_device_that_is_cut_off_and_comes_back_changes_no_token(model):
-    with fleet(model) as local:
+@pytest.mark.parametrize('drafts', [0, 7])
+def test_a_device_that_is_cut_off_and_comes_back_changes_no_token(model, drafts):
+    with fleet(model, drafts=drafts) as local:
         answering = local.ask(PROMPT, 300)
         for _ in range(2):
             had = len(answering.tokens)
-            while len(answering.tokens) < had + 10:
+            while len(answering.tokens) < had + 10 and answering.ended is None:
                 time.sleep(0.001)
             local.network.cut('c')
             time.sleep(1.2)
