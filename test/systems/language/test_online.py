@@ -21,10 +21,13 @@ from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.planner import build, Choice, plan_language, Share
+from intradp_ros.systems.language.role import LanguageOptions
 from intradp_ros.systems.language.segment_plan import parse_plan, SegmentPlan, Step
 
 TIMEOUT = 60.0
 PROMPT = [5, 17, 3, 80, 41, 41, 9]
+#: Answers that are still under way when something happens to them.
+ONE_BY_ONE = LanguageOptions(policy=HeadPolicy(drafts=0))
 
 
 @pytest.fixture(scope='module')
@@ -49,7 +52,8 @@ def layers(given, counts: dict[str, int]) -> SegmentPlan:
 def test_layers_move_with_their_keys_and_values_to_a_partner_and_back(model):
     manifest, store, whole = model
     given = costs(manifest, 3, tokens=1024)
-    with LocalLanguage(given, 'a', Named(given, 1, False), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Named(given, 1, False), {'a': store}, ONE_BY_ONE,
+                       times=QUICK) as local:
         local.wait_ready()
         answerings = [local.ask(PROMPT[k:], 250) for k in range(3)]
         for a, b, c in ((1, 4, 1), (2, 2, 2), (1, 1, 4)):
@@ -149,7 +153,7 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
     # Little cache, so that weights are what memory is about; disks that are worth reading from.
     given = costs(manifest, 2, tokens=512, memory=2e6, disk=1e8)
     planner = LanguagePlanner(given, 'a', lambda text: None)
-    with LocalLanguage(given, 'a', planner, {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', planner, {'a': store}, ONE_BY_ONE, times=QUICK) as local:
         local.wait_ready()
         before = plan_of(local)
         assert not any(before.streamed(name) for name in before.slots)
