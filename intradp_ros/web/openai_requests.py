@@ -191,6 +191,8 @@ class Body(BaseModel):
                              'json_schema')
         if form.type == 'json_schema' and form.json_schema is None and form.schema_ is None:
             raise ValueError('response_format json_schema comes without json_schema.schema')
+        if form.type == 'text' and (form.json_schema or form.schema_ is not None):
+            raise ValueError('response_format: a schema does not go with type text')
         given: list[Any] = [self.guided_json, self.json_schema]
         if self.structured_outputs:
             self.structured_outputs.check('structured_outputs')

@@ -147,7 +147,10 @@ class Prompts:
         options: Mapping[str, Any] = json.loads(request.template_options or '{}')
         own = inspect.signature(self.tokenizer.apply_chat_template).parameters
         for name in options:
-            if name in own or not re.search(rf'\b{re.escape(name)}\b', template):
+            if name in own:
+                raise ValueError(f'chat_template_kwargs: {name!r} is not an option of templates; '
+                                 'if it can be said, it is by a field of its own')
+            if not re.search(rf'\b{re.escape(name)}\b', template):
                 raise ValueError(f'{name[:60]!r} is not read by the chat template of this model')
         messages = [{'role': turn.role, 'content': turn.content, **dict(turn.more)}
                     for turn in request.prompt if isinstance(turn, ChatTurn)]

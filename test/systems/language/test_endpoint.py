@@ -184,6 +184,10 @@ def test_what_cannot_be_is_refused_by_name(endpoint: Endpoint, named: str, optio
     ('top_logprobs', {'top_logprobs': 2}), ('tool_calls', {'messages': [
         {'role': 'assistant', 'content': None, 'tool_calls': [{'id': 'a'}]}]}),
     ('tool_choice', {'tool_choice': 'required'}), ('prediction', {'prediction': {'type': 'x'}}),
+    ('response_format', {'response_format': {'type': 'text', 'json_schema': {'schema': {}}}}),
+    ('response_format', {'response_format': {'type': 'json_object', 'schema': {}},
+                         'guided_json': {'const': 5}}),
+    ('field of its own', {'chat_template_kwargs': {'add_generation_prompt': False}}),
     ('guided_regex', {'guided_regex': 'a*'}), ('echo', {'echo': True})])
 def test_what_a_chat_cannot_have_is_refused_by_name(endpoint: Endpoint, named: str, extra: Any,
                                                     ) -> None:
