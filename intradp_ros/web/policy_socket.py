@@ -123,6 +123,8 @@ def _flatten(found: Mapping[str, Any], place: str, ignore: tuple[str, ...],
         name = f'{place}/{key}' if place else key
         if name in ignore:
             continue
+        if name in tensors:
+            raise BadObservationError(f'entry {name[:80]!r} is there twice')
         if isinstance(value, dict):
             _flatten(value, name, ignore, tensors)
         elif isinstance(value, np.ndarray):

@@ -123,8 +123,9 @@ def _number(found: Mapping[str, Any], place: str) -> Any:
     if not isinstance(data, (bool, int, float)):
         raise TensorMessageError(f'{place[:80]}: data of a number must be a number')
     try:
-        return np.array(data, dtype)
-    except (OverflowError, ValueError):
+        with np.errstate(over='raise', invalid='raise'):
+            return np.array(data, dtype)
+    except (FloatingPointError, OverflowError, ValueError):
         raise TensorMessageError(f'{place[:80]}: {data!r} is not {dtype.name}') from None
 
 
