@@ -140,7 +140,8 @@ class Guard:
     """
     An ASGI application around another one, for HTTP and web sockets: keys, rates, sizes.
 
-    The inner one finds the client's name in ``scope['client_name']``.  `open_paths`
+    The inner one finds the client's name in ``scope['client_name']``, and in ``scope['came']``
+    when the request came, by time.monotonic().  `open_paths`
     need no key, and take no body.  What is not taken is counted by cause.
     """
 
@@ -158,6 +159,7 @@ class Guard:
         if scope['type'] not in ('http', 'websocket'):
             await self._app(scope, receive, send)
             return
+        came = time.monotonic()
         client, refused = self._judged(scope)
         if refused is not None:
             await _discard(scope, receive)
@@ -165,7 +167,7 @@ class Guard:
             return
         self._in_flight[client] += 1
         try:
-            scope = {**scope, 'client_name': client}
+            scope = {**scope, 'client_name': client, 'came': came}
             if scope['type'] == 'websocket':
                 await self._app(scope, *self._of_socket(scope, receive, send))
             else:

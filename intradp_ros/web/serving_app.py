@@ -12,7 +12,10 @@ from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.access import ApiKeys, Guard, GuardLimits, RouteLimits
 from intradp_ros.web.connections import App, Receive, Send
+from intradp_ros.web.inference_routes import InferenceRoutes
+from intradp_ros.web.inference_routes import PATH as V2
 from intradp_ros.web.policy_socket import PolicySockets
+from intradp_ros.web.serving_metrics import metrics_text
 from intradp_ros.web.site_link import MAX_MESSAGE, PATH, SiteSockets
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 
@@ -28,6 +31,7 @@ class ServingApp:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._policies, self._sites = PolicySockets(gateway), SiteSockets(gateway)
+        self._inference = InferenceRoutes(gateway)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve a connection or a request."""
@@ -35,17 +39,31 @@ class ServingApp:
             app: Any = self._sites if scope['path'] == PATH else self._policies
             await app(scope, receive, send)
         elif scope['type'] == 'http':
-            await self._http(scope, send)
+            await self._http(scope, receive, send)
 
-    async def _http(self, scope: Mapping[str, Any], send: Send) -> None:
+    async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         path = scope['path']
         if path == '/health':
             await _json(send, 200, {'status': 'ok'})
         elif path == '/status':
             await _json(send, 200, self._gateway.described())
+        elif path == '/metrics':
+            await self._metrics(send)
+        elif path == V2 or path.startswith(f'{V2}/'):
+            await self._inference(scope, receive, send)
         else:
-            await _json(send, 404, {'error': {'message': 'there are /health, /status, and web '
-                                              'sockets /SERVICE'}})
+            await _json(send, 404, {'error': {'message': 'there are /health, /status, /metrics, '
+                                              '/v2, and web sockets /SERVICE'}})
+
+    async def _metrics(self, send: Send) -> None:
+        try:
+            text = metrics_text(self._gateway.described())
+        except ModuleNotFoundError as error:
+            await _json(send, 501, {'error': {'message': str(error)}})
+            return
+        await send({'type': 'http.response.start', 'status': 200, 'headers': [
+            (b'content-type', b'text/plain; version=0.0.4; charset=utf-8')]})
+        await send({'type': 'http.response.body', 'body': text})
 
 
 async def _json(send: Send, status: int, body: Mapping[str, Any]) -> None:

@@ -659,7 +659,8 @@ class Gateway:
                            for name, k in self._neighbours.sites.items()
                            if name in self._neighbours.links},
                 'services': {service.name: {
-                    **self._counts[k].described(in_flight[k]),
+                    **self._counts[k].described(in_flight[k]), 'kind': service.kind,
+                    'waiting': int(self._arrays.queued[self._arrays.service_of == k].sum()),
                     'spent_in_time_s': float(self._arrays.spent[k, 0]),
                     'spent_wasted_s': float(self._arrays.spent[k, 1]),
                     'batches': self._book.described(k)}
