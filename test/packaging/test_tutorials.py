@@ -18,6 +18,7 @@ from terminals import blocks, reader
 import yaml
 
 from intradp_ros.cluster.fleet_file import read_fleet
+from intradp_ros.systems.serving.service import parse_services
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / 'doc' / 'tutorials').glob('*.md'))
@@ -73,6 +74,8 @@ def test_files_of_a_tutorial_can_be_read(document: Path, tmp_path: Path) -> None
             if 'devices' in content:
                 (tmp_path / file).write_text(block)
                 assert read_fleet(tmp_path / file)
+            elif 'services' in content:
+                assert parse_services(block)
             else:
                 assert unknown_parameters(content) == []
 

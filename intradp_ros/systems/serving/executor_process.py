@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import json
+import os
 import queue
 import sys
 import time
@@ -41,6 +42,8 @@ def main() -> int:
     orders: queue.SimpleQueue[bytearray] = queue.SimpleQueue()
     side.listen(orders.put)
     start = json.loads(memoryview(orders.get())[1:].tobytes())
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # services may name a module of the working directory
     prepare_process(int(start['threads']))
     device = open_device(start['device'])
     services: dict[int, LoadedService] = {}

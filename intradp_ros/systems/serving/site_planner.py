@@ -29,6 +29,7 @@ from intradp_ros.systems.serving.placement import (
     demand,
     fluid,
     improve,
+    place,
     Placement,
 )
 from intradp_ros.systems.serving.placement_kernels import Demand, Floats
@@ -184,6 +185,27 @@ def world(found: Sites, placed: np.ndarray[Any, np.dtype[np.bool_]], d: Demand) 
                      s for s, service in enumerate(found.services) if service.keep == 'newest'))
 
 
+def with_spares(d: Demand, found: Placement) -> Placement:
+    """
+    Return a placement that also uses what is left: services with the fewest sites come first.
+
+    A spare place answers in bursts, and when another site is lost.
+    """
+    while True:
+        held = np.array([len(set(d.site[found.placed[:, s]])) for s in range(d.rate.shape[1])])
+        left = sorted(((int(held[s] + 256 * found.placed[d.site == d.site[lane], s].any()),
+                        int(found.placed[lane].sum()), lane, s)
+                       for lane, s in np.argwhere(~found.placed & (d.rate > 0)).tolist()
+                       if d.asked[:, s].sum() > 0))
+        for *_, lane, s in left:
+            more = place(d, [*found.places, (lane, s)])
+            if more.placed[lane, s]:
+                found = more
+                break
+        else:
+            return found
+
+
 def forecast(found: Sites) -> Forecast:
     """
     Place the services, replay the best few placements, and return the best one.
@@ -206,6 +228,8 @@ def forecast(found: Sites) -> Forecast:
     better = improve(d, checked(found_ones, lambda one: fluid(d, one.placed)),
                      lambda one: fluid(d, one.placed), EXCHANGES if d.rate.size <= SMALL else 0)
     best = checked((*found_ones[:3], better), goodput, 4)
+    if d.rate.size <= SMALL:
+        best = checked((with_spares(d, best), best), goodput)  # of equals the first
     report = reports[best.placed.tobytes()]
     placed, all_ = (most(world(found, one, d), asked) / len(asked.time)
                     for one in (best.placed, np.ones_like(best.placed)))

@@ -8,6 +8,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -102,5 +103,21 @@ def test_a_model_that_cannot_be_loaded_is_said(tmp_path):
         end = []
         site.gateway.submit(InferRequest('none', {}), end.append)
         assert end[0].fate is InferFate.REFUSED and 'cannot read the archive' in end[0].reason
+    finally:
+        site.close()
+
+
+def test_a_factory_of_the_working_directory_is_found_as_by_the_command_line(
+        tmp_path, monkeypatch):
+    (tmp_path / 'their_nets.py').write_text('from torch import nn\n\n\ndef net():\n'
+                                            '    return nn.Linear(4, 2).eval()\n')
+    monkeypatch.chdir(tmp_path)
+    site = LocalSite('dock', [Service('policy', 'their_nets:net 1x4')], compiled=False)
+    try:
+        end = time.monotonic() + 60
+        while not site.gateway.specs('policy') and time.monotonic() < end:
+            assert site.gateway.described()['problems'] == {}
+            time.sleep(0.05)
+        assert site.gateway.specs('policy')
     finally:
         site.close()

@@ -134,3 +134,9 @@ services:
     finally:
         site.close()
     assert LocalSite('dock', services, lanes=[()], compiled=False).close() is None
+
+
+def test_what_is_left_holds_spares_of_what_fewest_sites_have():
+    found = forecast(two_sites([[10, 1], [0, 0]], deadlines=(0.5, 0.9), room=(100 * MB, 35 * MB)))
+    assert [set(names) for names in found.plan.sites['dock']] == [{'detector', 'policy'}]
+    assert len(found.plan.sites['hall'][0]) == 1, 'there is room for one of both'
