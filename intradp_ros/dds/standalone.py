@@ -11,14 +11,14 @@ import rclpy
 from rclpy.context import Context
 
 from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
+from intradp_ros.dds.tensor_context import prepare
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 
 
 @contextmanager
 def standalone_context() -> Iterator[Context]:
     """Provide a ROS context that is shut down at the end; signals stay with the caller."""
-    warn_of_unfinished_ports()
+    prepare()
     context = Context()
     rclpy.init(context=context)
     try:

@@ -19,13 +19,23 @@ from rclpy.context import Context
 from rclpy.logging import get_logger
 
 from intradp_ros.dds.shared_memory_ports import unfinished_ports_problem
-from intradp_ros.dds.transport_profile import BUILTIN_VARIABLE, Transport
+from intradp_ros.dds.transport_profile import (
+    BUILTIN_VARIABLE,
+    local_environment,
+    Transport,
+)
 
 _environment = threading.Lock()
 
 
-def warn_of_unfinished_ports() -> None:
-    """Log ports that a context's first node may wait for without end: before it is made."""
+def prepare() -> None:
+    """
+    Let shared memory hold up nobody: before a context's first node is made.
+
+    Where it is used there is room in it for others than a reader that has stopped
+    (`local_environment`); ports that the node may wait for without end are logged.
+    """
+    os.environ.update(local_environment())
     if problem := unfinished_ports_problem():
         get_logger('intradp_ros').warning(problem)
 
@@ -38,6 +48,7 @@ def tensor_context(context: Context, transport: Transport) -> Iterator[Context]:
     The middleware makes a participant with the context's first node, so that
     must be made before this returns.  `end_tensor_context` ends a new one.
     """
+    os.environ.update(local_environment())
     if not transport.builtin:
         yield context
         return

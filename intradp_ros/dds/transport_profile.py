@@ -29,6 +29,10 @@ _PROFILE_VARIABLE_2 = 'FASTRTPS_DEFAULT_PROFILES_FILE'
 #: Chooses the transports of a participant whose profile names none.
 BUILTIN_VARIABLE = 'FASTDDS_BUILTIN_TRANSPORTS'
 _RANGE_VARIABLE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
+#: For nodes that use shared memory: a reader that stops leaves room for the others in it.
+_LOCAL = 'transport_local.xml'
+#: A file of the user's, which Fast DDS reads where it stands.
+_OWN_FILE = 'DEFAULT_FASTDDS_PROFILES.xml'
 #: An image of some MB comes at once, and nobody repeats what does not fit into the buffer.
 _NEIGHBOURS = 'UDPv4?max_msg_size=65500B&sockets_size={}B'
 _MOST_SOCKET_BYTES = 4_194_304
@@ -155,6 +159,25 @@ def _profile_variable(transport: Transport, environment: Mapping[str, str]) -> d
     if version is not None and version < (3, 0):
         return {_PROFILE_VARIABLE_2: str(profile_path(transport.profile_2))}
     return {_PROFILE_VARIABLE: str(profile_path(transport.profile))}
+
+
+def local_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """
+    Return the variables that keep a stopped reader from holding up others in shared memory.
+
+    They are to be set before the process's first node is made.  There are none where the
+    transport has no shared memory, where the user has a profile of the middleware's, or with
+    another middleware than Fast DDS 3.
+    """
+    transport = transport_in_use(environment)
+    chosen = environment.get(_PROFILE_VARIABLE, '')
+    limited = environment.get(_RANGE_VARIABLE) == 'LOCALHOST'
+    if transport.builtin or transport.profile and not limited or middleware_problem(environment) \
+            or (fast_dds_version(library_folders(environment)) or (0, 0)) < (3, 0) \
+            or Path(chosen).name not in ('', transport.profile) \
+            or BUILTIN_VARIABLE in environment or Path(_OWN_FILE).is_file():
+        return {}
+    return {_PROFILE_VARIABLE: str(profile_path(_LOCAL))}
 
 
 def usable_environment(

@@ -22,7 +22,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.signals import SignalHandlerOptions
 
 from intradp_ros.core.steady import Steady
-from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
+from intradp_ros.dds.tensor_context import prepare
 from intradp_ros.nodes.common.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.common.ending_signals import EndingSignals
 from intradp_ros.nodes.common.parameters import declare, Parameter, read
@@ -209,7 +209,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
 
 def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
     """Create a node; report what it was given in vain: a transport's profile, parameters."""
-    warn_of_unfinished_ports()
+    prepare()
     with listening_for_profile() as listening:
         try:
             rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)

@@ -17,7 +17,7 @@ import torch
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.core.steady import Steady
-from intradp_ros.dds.tensor_context import warn_of_unfinished_ports
+from intradp_ros.dds.tensor_context import prepare
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.msg import OperatorProfile
@@ -51,7 +51,7 @@ class ServerWatch:
         self._check = AnnouncementCheck(key)
         self.log, self.lossy = log, lossy
         self.context = rclpy.Context()
-        warn_of_unfinished_ports()
+        prepare()
         rclpy.init(context=self.context)
         self.node = rclpy.create_node('intradp', context=self.context, namespace=namespace,
                                       start_parameter_services=False)
