@@ -8,24 +8,30 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 import math
+from pathlib import Path
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.cli.arguments import add_renamed, existing_file, whole
+from intradp_ros.cli.arguments import add_renamed, existing_file, file_of, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.core.cache_folder import cache_folder
+from intradp_ros.core.json_text import read_json
 from intradp_ros.profiling.disk import disk_rate
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.drafts import DRAFTS, MOST_DRAFTS
+from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.families import FamilyError, MissingPackageError
+from intradp_ros.systems.language.live_planner import MakePlan
 from intradp_ros.systems.language.manifest import DTYPES, Manifest
 from intradp_ros.systems.language.measure import BlockSeconds, measured_blocks
+from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.opened import imported
 from intradp_ros.systems.language.planner import NoPlanError, plan_language, Planned
+from intradp_ros.systems.language.segment_plan import parse_plan, SegmentPlan
 from intradp_ros.systems.language.smollm2 import model_place
 
 #: Seconds that a message takes in addition to its way: between machines, and between threads.
@@ -76,6 +82,17 @@ def add_drafts(parser: argparse.ArgumentParser) -> None:
                              '%(default)s; 0: none)')
 
 
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Declare the file of a plan."""
+    parser.add_argument('--plan', type=file_of(_plan_of_file), metavar='FILE',
+                        help='plan from `intradp language plan -o`, for the same model and '
+                             'devices (default: planned here)')
+
+
+def _plan_of_file(path: Path) -> SegmentPlan:
+    return parse_plan(read_json(path))
+
+
 def open_model(args: argparse.Namespace, out: Output) -> Opened:
     """
     Return the model of the arguments, turned into blobs the first time.
@@ -105,23 +122,64 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """An open model, with the plan for the devices of the arguments; `head` is one of them."""
+    """
+    An open model, with the plan for the devices of the arguments; `head` is one of them.
+
+    `make` plans again for the devices that are there.
+    """
 
     opened: Opened
     costs: LanguageCosts
     head: str
     planned: Planned
+    make: MakePlan = plan_language
 
 
-def planned_model(args: argparse.Namespace, out: Output) -> PlannedModel:
-    """Open and plan the model; CommandError as `open_model`, or if it does not fit."""
+def planned_model(args: argparse.Namespace, out: Output, file: Path | None = None,
+                  ) -> PlannedModel:
+    """
+    Open the model, and plan it or read its plan from a file.
+
+    CommandError as `open_model`, or if it does not fit.
+    """
     opened = open_model(args, out)
     costs = _costs(args, opened)
+    if file:
+        plan = _plan_of_file(file)
+        _check_plan(plan, costs, args.source)
+        planned = Planned(plan, play(plan, costs).seconds, f'as {file} says')
+        return PlannedModel(opened, costs, plan.head, planned, _always(planned))
     head = head_of(args, costs.topology.names)
     try:
         return PlannedModel(opened, costs, head, plan_language(costs, head))
     except NoPlanError as error:
         raise CommandError(str(error)) from error
+
+
+def _check_plan(plan: SegmentPlan, costs: LanguageCosts, source: str | None) -> None:
+    """Raise CommandError if a plan is not one for this model and these devices."""
+    manifest, names = costs.manifest, costs.topology.names
+    if (plan.model, plan.blocks) != (manifest.digest, len(manifest.blocks)):
+        raise CommandError(f'--plan: it is for another model than {manifest.name}: plan again')
+    if absent := [name for name in plan.participants if name not in names]:
+        raise CommandError(f'--plan: it needs {", ".join(absent)}; there are {", ".join(names)}')
+    if source not in (None, plan.head):
+        raise CommandError(f'--plan: requests come to {plan.head}, not to {source}')
+    for step in range(len(plan.steps) + 1):
+        for name in plan.participants:
+            need = memory_need(plan.at(step), name, manifest, costs.lane).total
+            if need > costs.topology.device(name).memory_bytes:
+                raise CommandError(f'--plan: {name} needs {need / 1e6:.0f} MB, and has '
+                                   f'{costs.topology.device(name).memory_bytes / 1e6:.0f}')
+
+
+def _always(planned: Planned) -> MakePlan:
+    """Return what plans the same whenever all devices of the plan are there."""
+    def make(costs: LanguageCosts, head: str, alive: frozenset[str]) -> Planned:
+        if absent := sorted({*planned.plan.participants} - alive):
+            raise NoPlanError(f'the plan needs {", ".join(absent)}')
+        return planned
+    return make
 
 
 def _costs(args: argparse.Namespace, opened: Opened) -> LanguageCosts:

@@ -17,6 +17,7 @@ from intradp_ros.cli.language_model import (
     add_drafts,
     add_fleet,
     add_model,
+    add_plan,
     planned_model,
 )
 from intradp_ros.cli.output import add_json, Output, output
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument('prompt', nargs='?', help='what is asked (default: a chat)')
     add_fleet(parser)
+    add_plan(parser)
     parser.add_argument('--max-tokens', type=whole(1), default=256, metavar='N',
                         help='tokens of an answer at most (default %(default)s)')
     parser.add_argument('--temperature', type=number(0.0, 10.0), default=0.0,
@@ -100,9 +102,9 @@ def local_language(args: argparse.Namespace, out: Output,
         If it does not fit.
 
     """
-    model = planned_model(args, out)
+    model = planned_model(args, out, args.plan)
     costs, head = model.costs, model.head
-    planner = LanguagePlanner(costs, head, lambda text: None)
+    planner = LanguagePlanner(costs, head, lambda text: None, model.make)
     with LocalLanguage(costs, head, planner, {head: model.opened.store},
                        LanguageOptions(policy=HeadPolicy(
                            chunk=costs.lane, drafts=args.drafts))) as local:

@@ -4,16 +4,20 @@
 """`intradp language` on a small model, and `intradp demo-language` as a whole."""
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
 
-from language_models import tiny_model
+from language_models import plan_of, tiny_model
 import pytest
 
 from intradp_lab.cli.demo_language import LOSSLESS
 from intradp_lab.emulation.network import available
+from intradp_ros.cli.language_run import add_arguments, local_language
 from intradp_ros.cli.main import main
+from intradp_ros.cli.output import output
+from intradp_ros.systems.language.segment_plan import parse_plan
 
 
 @pytest.fixture(scope='module')
@@ -51,6 +55,29 @@ def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_
 def test_what_cannot_be_is_said_with_the_reason(folder, capsys, words, reason):
     assert main(['language', *(word.format(folder) for word in words)]) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_a_plan_of_a_file_is_what_runs(folder, capsys, tmp_path):
+    file = tmp_path / 'plan.json'
+    two = (folder, '--devices', '2', '--tokens', '64')
+    assert main(['language', 'plan', *two, '--memory', '2', '-o', str(file)]) == 0
+    plan = parse_plan(json.loads(file.read_text()))
+    assert len(plan.slots) == 2  # with enough memory, one device would have all
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    args = parser.parse_args([folder, 'x', *two[1:], '--plan', str(file)])
+    with output(False) as out, local_language(args, out) as (local, _):
+        running = plan_of(local)
+        assert running.slots == plan.slots and running.steps == plan.steps
+    for words, reason in ((('--devices', '1'), 'it needs device2'),
+                          (('--source', 'device2'), 'requests come to device1'),
+                          (('--memory', '0.05'), 'MB, and has')):
+        assert main(['language', 'run', folder, 'x', *two[1:], '--plan', str(file), *words]) == 2
+        assert reason in capsys.readouterr().err
+    data = json.loads(file.read_text())
+    file.write_text(json.dumps({**data, 'model': 'of another'}))
+    assert main(['language', 'run', folder, 'x', *two[1:], '--plan', str(file)]) == 2
+    assert 'another model' in capsys.readouterr().err
 
 
 @pytest.mark.slow
