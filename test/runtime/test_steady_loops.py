@@ -35,6 +35,7 @@ from intradp_ros.runtime.pipeline.interleaved_executor import InterleavedExecuto
 from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.runtime.transport.memory_channel import memory_pair
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
+from intradp_ros.runtime.transport.sealed_stream import connect, SealedListener, SealedStream
 from intradp_ros.runtime.transport.serial_executor import SerialExecutor
 from intradp_ros.runtime.weights.fetcher import Wanted, WeightFetcher
 from intradp_ros.runtime.weights.state import State
@@ -362,6 +363,35 @@ def test_a_tunnel_takes_connections_again(monkeypatch: pytest.MonkeyPatch) -> No
         assert one.recv(1) == b''  # it was taken, and joined
     end()
     tunnels.close()
+
+
+def test_a_listener_takes_streams_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where threads were used up for a while, and whatever fails of who takes a stream."""
+    key, taken, failing = bytes(32), queue.SimpleQueue[str](), list(ERRORS)
+
+    def take(purpose: str, stream: SealedStream) -> None:
+        if failing:
+            raise failing.pop()
+        taken.put(purpose)
+    monkeypatch.setattr(threading, 'excepthook', lambda given: None)
+    listener = SealedListener('127.0.0.1', key, lambda purpose: True, take, 'listener')
+    faults = Faults(list(ERRORS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, 'start', faults.wrap(threading.Thread.start))
+        until = time.monotonic() + 30
+        while not faults.over and time.monotonic() < until:
+            with suppress(OSError):
+                connect(listener.place, key, 'lost', 0.1).close()
+    while failing and time.monotonic() < until:
+        with suppress(OSError):
+            connect(listener.place, key, 'fails', 1.0).close()
+            time.sleep(0.01)
+    assert faults.over and not failing
+    connect(listener.place, key, 'last', 10.0)
+    while taken.get(timeout=10) != 'last':
+        pass
+    wait_until(lambda: listener.streams == 0)
+    listener.close()
 
 
 @pytest.mark.parametrize('seed', range(3))
