@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which schedule of a book an inference takes."""
+"""Choosing the schedule of an inference: when it is kept, and when switched for another."""
 from __future__ import annotations
 
 from collections import deque

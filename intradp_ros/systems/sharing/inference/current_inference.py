@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The robot's shared inference at hand: what comes from the server is for it, or is stale."""
+"""The robot's shared inference at hand: a late answer of the server is stale, and dropped."""
 from __future__ import annotations
 
 import time

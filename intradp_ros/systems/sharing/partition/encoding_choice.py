@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which encoding each value should cross a link in, from measured ratios and speeds."""
+"""Choosing the encoding in which each value crosses a link, by measured ratios and speeds."""
 from __future__ import annotations
 
 from collections.abc import Iterable

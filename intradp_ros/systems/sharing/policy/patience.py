@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long the robot waits for the server before it finishes an inference alone."""
+"""How long the robot waits for the server: deadlines and silence, then it finishes alone."""
 from __future__ import annotations
 
 from dataclasses import dataclass
