@@ -204,8 +204,7 @@ class _Connection:
         """Serve until the client goes, and withdraw what it then has in flight."""
         writer = asyncio.create_task(self._write())
         try:
-            while True:
-                await self._room.acquire()
+            while await self._has_room(writer):
                 message = await self._receive()
                 if message['type'] != 'websocket.receive':
                     return
@@ -214,6 +213,15 @@ class _Connection:
             writer.cancel()
             for withdraw in list(self._open.values()):
                 withdraw()
+
+    async def _has_room(self, writer: asyncio.Task[None]) -> bool:
+        """Wait until one more message may be in flight; False if answers cannot be sent."""
+        room = asyncio.ensure_future(self._room.acquire())
+        try:
+            await asyncio.wait((room, writer), return_when=asyncio.FIRST_COMPLETED)
+            return not writer.done()
+        finally:
+            room.cancel()
 
     async def _take(self, message: Message, came: float) -> None:
         answer: asyncio.Future[bytes | str] = self._loop.create_future()
@@ -255,11 +263,12 @@ class _Connection:
             answer.set_result(answer_of(end))
 
     async def _write(self) -> None:
-        while True:
-            answer = await (await self._answers.get())
-            kind = 'text' if isinstance(answer, str) else 'bytes'
-            await self._send({'type': 'websocket.send', kind: answer})
-            self._room.release()
+        with suppress(OSError):  # the client has gone
+            while True:
+                answer = await (await self._answers.get())
+                kind = 'text' if isinstance(answer, str) else 'bytes'
+                await self._send({'type': 'websocket.send', kind: answer})
+                self._room.release()
 
 
 def _nothing() -> None:

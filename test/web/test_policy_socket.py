@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+import gc
 import json
 import random
 import threading
@@ -18,6 +19,7 @@ from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
+from intradp_ros.web import policy_socket
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.serving_app import serve
 from intradp_ros.web.serving_client import ServingClient
@@ -180,6 +182,19 @@ def test_a_client_that_goes_leaves_nothing(running):
                 socket.send(pack(observation()))
     wait_for(lambda: gateway.described()['services']['pi0']['in_flight'] == 0)
     assert gateway.described()['services']['pi0']['lost'] == 0
+
+
+def test_a_client_that_goes_without_reading_leaves_no_connection(running):
+    def connections():
+        gc.collect()
+        return sum(isinstance(found, policy_socket._Connection) for found in gc.get_objects())
+    before = connections()
+    for _ in range(3):
+        with websockets.connect(running[1], compression=None) as socket:
+            socket.recv()
+            for _ in range(60):
+                socket.send(pack(observation()))
+    wait_for(lambda: connections() <= before)
 
 
 def test_answers_come_in_the_order_of_messages(running):
