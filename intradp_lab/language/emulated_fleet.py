@@ -31,6 +31,7 @@ from intradp_ros.core.processes import (
     module_arguments,
 )
 from intradp_ros.dds.transport_profile import transport_environment
+from intradp_ros.systems.language.drafts import DRAFTS
 
 TRANSPORT = 'air'
 #: Seconds until a fleet has a plan, and that an answer may take.
@@ -222,7 +223,7 @@ def language_fleet(folder: Path, devices: Sequence[EmulatedDevice], store: Path,
         try:
             running = {d.name: start(d.name, 'device_process', asdict(DeviceSettings(
                 d.name, str(store), d.memory, chunk=int(planning['lane']), patience=patience,
-                drafts=int(planning.get('drafts', 7)))))
+                drafts=int(planning.get('drafts', DRAFTS)))))
                 for d in devices}
             coordinator = start('coordinator', 'coordinator_process', {
                 **planning, 'store': str(store), 'mbit': mbit, 'head': names[0],

@@ -14,6 +14,7 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.drafts import DRAFTS
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.live_planner import MakePlan
 from intradp_ros.systems.language.manifest import read_manifest
@@ -45,7 +46,7 @@ class DeviceSettings:
     threads: int = 1
     chunk: int = 128
     patience: float = 10.0
-    drafts: int = 7
+    drafts: int = DRAFTS
 
 
 def costs_of(settings: dict[str, Any]) -> LanguageCosts:

@@ -79,7 +79,7 @@ def add_drafts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--drafts', type=whole(0, MOST_DRAFTS), default=DRAFTS, metavar='N',
                         help='tokens that are looked up in prompt and answer and checked at once, '
                              'where that is measured to pay; answers are the same (default '
-                             '%(default)s; 0: none)')
+                             '%(default)s: none)')
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:

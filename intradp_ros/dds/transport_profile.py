@@ -31,6 +31,8 @@ BUILTIN_VARIABLE = 'FASTDDS_BUILTIN_TRANSPORTS'
 _RANGE_VARIABLE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 #: For nodes that use shared memory: a reader that stops leaves room for the others in it.
 _LOCAL = 'transport_local.xml'
+#: Bytes of shared memory that are free where it is chosen: each participant takes 8 MB of it.
+_ROOM = 256 << 20
 #: A file of the user's, which Fast DDS reads where it stands.
 _OWN_FILE = 'DEFAULT_FASTDDS_PROFILES.xml'
 #: An image of some MB comes at once, and nobody repeats what does not fit into the buffer.
@@ -161,13 +163,14 @@ def _profile_variable(transport: Transport, environment: Mapping[str, str]) -> d
     return {_PROFILE_VARIABLE: str(profile_path(transport.profile))}
 
 
-def local_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def local_environment(environment: Mapping[str, str] = os.environ,
+                      memory: Path = Path('/dev/shm')) -> dict[str, str]:
     """
     Return the variables that keep a stopped reader from holding up others in shared memory.
 
     They are to be set before the process's first node is made.  There are none where the
-    transport has no shared memory, where the user has a profile of the middleware's, or with
-    another middleware than Fast DDS 3.
+    transport has no shared memory, where there is little of it (a container's 64 MB), where the
+    user has a profile of the middleware's, or with another middleware than Fast DDS 3.
     """
     transport = transport_in_use(environment)
     chosen = environment.get(_PROFILE_VARIABLE, '')
@@ -175,9 +178,19 @@ def local_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
     if transport.builtin or transport.profile and not limited or middleware_problem(environment) \
             or (fast_dds_version(library_folders(environment)) or (0, 0)) < (3, 0) \
             or Path(chosen).name not in ('', transport.profile) \
-            or BUILTIN_VARIABLE in environment or Path(_OWN_FILE).is_file():
+            or BUILTIN_VARIABLE in environment or Path(_OWN_FILE).is_file() \
+            or not _roomy(memory):
         return {}
     return {_PROFILE_VARIABLE: str(profile_path(_LOCAL))}
+
+
+def _roomy(memory: Path) -> bool:
+    """Return whether shared memory has room for the segments of many participants."""
+    try:
+        found = os.statvfs(memory)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize >= _ROOM
 
 
 def usable_environment(

@@ -105,3 +105,9 @@ def test_a_reader_that_stops_or_dies_holds_up_nobody(transport: str, domain: int
     ({'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'}, '')])
 def test_a_profile_of_the_users_is_kept(given: Mapping[str, str], name: str) -> None:
     assert Path(local_environment(given).get('FASTDDS_DEFAULT_PROFILES_FILE', '')).name == name
+
+
+@pytest.mark.parametrize('there', ['no-such-folder', '/proc'])
+def test_little_shared_memory_is_left_as_it_is(there: str) -> None:
+    """A container has 64 MB of it, which a few segments would fill; /proc has no room at all."""
+    assert local_environment({}, Path('/dev/shm')) and not local_environment({}, Path(there))

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 import statistics
 
-#: Tokens that are drafted at most for each request: by default, and ever.
-DRAFTS, MOST_DRAFTS = 7, 15
+#: Tokens that are drafted at most for each request: by default (none: that drafts never slow prose
+#: was not shown on a quiet machine), and ever.
+DRAFTS, MOST_DRAFTS = 0, 15
 #: Tokens that must be alike before a place; from how many on likeness counts as long.
 _ALIKE, _LONG = 3, 8
 #: Part by which older outcomes count less with each new one.

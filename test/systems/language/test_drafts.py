@@ -156,7 +156,8 @@ def test_beginnings_that_are_shared_hold_no_draft(model, always):
     """Pages are named after what was accepted, never after what was only drafted."""
     manifest, store = model
     fleet = costs(manifest, 1, tokens=1024)
-    with LocalLanguage(fleet, 'a', Scripted(fleet, 1, False), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(fleet, 'a', Scripted(fleet, 1, False), {'a': store},
+                       LanguageOptions(policy=HeadPolicy(drafts=7)), times=QUICK) as local:
         local.wait_ready(TIMEOUT)
         for _ in range(2):
             first = local.ask(PROMPTS[2], COUNT)
@@ -196,7 +197,9 @@ def test_requests_that_end_or_are_cancelled_among_drafts_leave_the_others_their_
     tokens, logits, *_ = answers(model, PROMPTS, 0, 2)
     manifest, store = model
     fleet = costs(manifest, 2, tokens=1024)
-    with LocalLanguage(fleet, 'a', Scripted(fleet, 2, True), {'a': store}, times=QUICK) as local:
+    options = LanguageOptions(policy=HeadPolicy(drafts=7))
+    with LocalLanguage(fleet, 'a', Scripted(fleet, 2, True), {'a': store}, options,
+                       times=QUICK) as local:
         local.wait_ready(TIMEOUT)
         found: list[list[torch.Tensor]] = [[] for _ in PROMPTS]
         asked = [local.ask(prompt, COUNT, mine) for prompt, mine in zip(PROMPTS, found)]
