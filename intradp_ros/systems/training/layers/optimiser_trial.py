@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import re
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
 from intradp_ros.systems.training.base.user_code import changed_between, remembered, Watch
+from intradp_ros.systems.training.layers.parameter_hooks import hooks_of
 from intradp_ros.systems.training.layers.stage_optimiser import (
     stage_optimiser,
     trained_parameters,
@@ -40,7 +42,12 @@ def try_optimiser(task: TrainingTask) -> None:
 
     """
     named = trained_parameters(task)
+    _try_copies(task, named)
     whole = _made(task, lambda: task.optimiser(named))
+    if getattr(whole.zero_grad, '__func__', None) is not torch.optim.Optimizer.zero_grad:
+        raise TaskError(f'{type(whole).__name__} has a zero_grad() of its own, which is never '
+                        'called: a gradient is new in each round, and None where no sample '
+                        'reaches its parameter; let it do in step() what it does there')
     held = [p for group in whole.param_groups for p in group['params']]
     if without := [name for name, p in named if not any(p is one for one in held)]:
         raise TaskError(f'the optimiser leaves out {", ".join(without[:3])}: let it step all '
@@ -78,6 +85,35 @@ def try_optimiser(task: TrainingTask) -> None:
                 f'{type(whole).__name__} steps {name} otherwise when it has it alone, and its '
                 'state moved as a device moves it: each parameter must be stepped on its own, '
                 'by tensors in state[parameter], as SGD, Adam and AdamW do')
+
+
+def _try_copies(task: TrainingTask, named: Named) -> None:
+    """See that copies of parameters are grouped as the module's own are, and get no hooks."""
+    copies = [(name, nn.Parameter(p.detach())) for name, p in named]
+    made = _made(task, lambda: task.optimiser(copies))
+    if hooked := [name for name, p in copies if any(hooks_of(p))]:
+        raise TaskError(f'the optimiser function sets a hook on {hooked[0]}, which would run on '
+                        'parts of its gradient: set it on the parameters of the module, where '
+                        'the task is made')
+    if own := [name for name, p in named if any(
+            p is one for group in made.param_groups for one in group['params'])]:
+        raise TaskError(f'the optimiser steps {own[0]} of the module itself, not what it is '
+                        'given, which devices train: build it from its argument, such as '
+                        '[p for _, p in named], and choose groups by name')
+    groups = [_grouped(one, which) for one, which in (
+        (made, copies), (_made(task, lambda: task.optimiser(named)), named))]
+    if differs := [name for name in groups[1] if groups[0].get(name) != groups[1][name]]:
+        raise TaskError(f'the optimiser gives {differs[0]} other options where it gets a copy of '
+                        'it, as devices have them: choose groups by name, not by identity or by '
+                        'attributes of parameters')
+
+
+def _grouped(optimiser: torch.optim.Optimizer, named: Named) -> dict[str, str]:
+    """Return the options of each parameter by its name."""
+    options = {id(p): re.sub(' at 0x[0-9a-f]+', '', str(sorted(options.items())))
+               for group, options in zip(optimiser.param_groups, _options(optimiser))
+               for p in group['params']}
+    return {name: options[id(p)] for name, p in named if id(p) in options}
 
 
 def _some(whole: torch.optim.Optimizer, named: Named) -> Named:

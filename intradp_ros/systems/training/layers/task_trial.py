@@ -50,6 +50,7 @@ def try_task(task: TrainingTask) -> None:
     _check_module(task.module)
     inputs, targets = _samples(task)
     module = training_copy(task)
+    _check_train(task)
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not named:
         raise TaskError('no parameter of the module is to be trained: all have '
@@ -99,6 +100,23 @@ def _check_module(module: nn.Module) -> None:
             raise TaskError(f'the state_dict of the module has {name}, which is neither a '
                             'parameter nor a buffer: a checkpoint would not have what training '
                             'makes of it; remove the state_dict hook that makes it')
+
+
+def _check_train(task: TrainingTask) -> None:
+    """See that train(), where a part has one of its own, has been called."""
+    for name, part in training_copy(task).named_modules():
+        if not part.training or type(part).train is nn.Module.train:
+            continue
+        trained = {key for key, one in part.named_modules() if one.training}
+        learned = {key for key, p in part.named_parameters() if p.requires_grad}
+        done(f'train() of {type(part).__name__}', part.train)
+        stopped = trained - {key for key, one in part.named_modules() if one.training} or \
+            learned - {key for key, p in part.named_parameters() if p.requires_grad}
+        if stopped:
+            raise TaskError(f'{type(part).__name__} has a train() of its own, which freezes '
+                            f'{".".join(filter(None, (name, min(stopped))))}, as a plain loop '
+                            'would that begins with train(): call train() on the module where '
+                            'the task is made')
 
 
 def _try_schedule(task: TrainingTask) -> None:

@@ -1,0 +1,104 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""What would silently train otherwise than a plain loop is refused by name."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from training_fleet import cross_entropy
+
+from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.layers.task_trial import try_task
+
+Optimiser = Callable[[Any, Any], torch.optim.Optimizer]
+
+
+def made(module: nn.Module | None = None, optimiser: Optimiser | None = None) -> TrainingTask:
+    net = module or nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 3))
+    data = TensorData((torch.randn(32, 6),), torch.arange(32) % 3)
+    return TrainingTask(net, cross_entropy, lambda named: optimiser(net, named) if optimiser else
+                        torch.optim.SGD([p for _, p in named], lr=0.1), data, 16, 4, 2, 4)
+
+
+def by_identity(net: Any, named: Any) -> torch.optim.Optimizer:
+    head = {id(p) for p in net[3].parameters()}
+    return torch.optim.SGD([{'params': [p for _, p in named if id(p) in head], 'lr': 0.5},
+                            {'params': [p for _, p in named if id(p) not in head]}], lr=0.1)
+
+
+def hooked(net: Any, named: Any) -> torch.optim.Optimizer:
+    for _, p in named:
+        p.register_hook(lambda g: g.clamp(-0.01, 0.01))
+    return torch.optim.SGD([p for _, p in named], lr=0.1)
+
+
+@pytest.mark.parametrize('optimiser, reason', [
+    (lambda net, named: torch.optim.SGD(net.parameters(), lr=0.1), r'steps 0\.weight of the mod'),
+    (lambda net, named: torch.optim.SGD([
+        {'params': [p for name, p in named if name[0] != '3']},
+        {'params': net[3].parameters(), 'lr': 0.5}], lr=0.1), r'steps 3\.weight of the module'),
+    (by_identity, r'gives 3\.weight other options'), (hooked, r'sets a hook on 0\.weight')])
+def test_an_optimiser_must_be_made_of_what_it_is_given(optimiser, reason):
+    with pytest.raises(TaskError, match=reason):
+        try_task(made(optimiser=optimiser))
+
+
+def test_groups_that_are_chosen_by_name_are_taken():
+    try_task(made(optimiser=lambda net, named: torch.optim.SGD([
+        {'params': [p for name, p in named if name.startswith('3')], 'lr': 0.5},
+        {'params': [p for name, p in named if not name.startswith('3')]}], lr=0.1)))
+
+
+class Keeping(torch.optim.SGD):
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        super().zero_grad(set_to_none=False)
+
+
+def test_an_optimiser_with_a_zero_grad_of_its_own_is_refused():
+    with pytest.raises(TaskError, match=r'Keeping has a zero_grad\(\) of its own'):
+        try_task(made(optimiser=lambda net, named: Keeping([p for _, p in named], lr=0.1)))
+
+
+class WithoutGradients(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def train(self, mode: bool = True) -> WithoutGradients:
+        self.body.requires_grad_(False)
+        super().train(mode)
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(torch.relu(self.body(x)))
+        return out
+
+
+class Frozen(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8))
+        self.head = nn.Linear(8, 3)
+
+    def train(self, mode: bool = True) -> Frozen:
+        super().train(mode)
+        self.body[1].eval()
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(torch.relu(self.body(x)))
+        return out
+
+
+def test_a_module_whose_train_freezes_parts_must_be_put_in_training_before():
+    with pytest.raises(TaskError, match=r'Frozen has a train\(\) .*freezes body\.1'):
+        try_task(made(Frozen()))
+    try_task(made(Frozen().train()))
+    with pytest.raises(TaskError, match=r'WithoutGradients has a train\(\) .*freezes body'):
+        try_task(made(WithoutGradients()))
+    try_task(made(WithoutGradients().train()))
