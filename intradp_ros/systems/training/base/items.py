@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate, IterableDataset
 
 from intradp_ros.systems.training.base.task import TaskError
 
@@ -30,6 +30,14 @@ class Items:
 
     dataset: Any
     targets: Names = 'labels'
+
+    def __post_init__(self) -> None:
+        """See that samples have numbers; TaskError if not."""
+        if isinstance(self.dataset, IterableDataset | DataLoader) or not (
+                hasattr(self.dataset, '__getitem__') and hasattr(self.dataset, '__len__')):
+            raise TaskError(f'data: {type(self.dataset).__name__} gives its samples in a row, '
+                            'not by number: give a dataset with __len__ and __getitem__, such as '
+                            'a list of them')
 
     def __len__(self) -> int:
         """Return how many there are."""

@@ -11,6 +11,7 @@ order of grains; dropout draws by round and grain; sums are divided once, by the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 import hashlib
 import importlib
@@ -135,8 +136,8 @@ class TrainingTask:
     schedule
         From the round to a factor on the learning rates.
     autocast
-        Type of the forward pass under autocast, of one grain after the other; None: as the
-        parameters are.
+        Type of the forward pass and the loss under autocast, of one grain after the other; None:
+        as the parameters are.
     freeze_norms
         Batch norm uses its running statistics and leaves them alone, as fine-tuning wants.
     check
@@ -215,7 +216,8 @@ def losses_of(task: TrainingTask, outputs: Any, targets: Any,
         If the loss does not return one number a sample.
 
     """
-    found: Any = task.loss(outputs, targets)
+    with nullcontext() if task.autocast is None else autocast_of(task.autocast):
+        found: Any = task.loss(outputs, targets)
     several = isinstance(found, tuple | list) and len(found) == 2
     losses, counts = found if several else (found, torch.ones(rows, dtype=torch.float64))
     for one in (losses, counts):
@@ -226,7 +228,11 @@ def losses_of(task: TrainingTask, outputs: Any, targets: Any,
                 "reduction='none', and take the mean over all but the first dimension where there "
                 'are several. Where samples do not count alike (ignored words or pixels, weights '
                 'of classes) return two of that shape: sums, and what they are to be divided by')
-    return losses, counts.detach().double()
+    if counts.requires_grad:
+        raise TaskError('what samples count, which the loss returns as second, depends on weights '
+                        'with a gradient, and nothing goes back through it: let the loss return '
+                        'counts.detach() if that is meant')
+    return losses, counts.double()
 
 
 def samples_of(seed: int, samples: int, batch: int, number: int) -> list[int]:

@@ -9,16 +9,23 @@ export has their operators.  So they must neither remember nor read what is trai
 """
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+import gc
 import hashlib
+import itertools
 from itertools import islice
+from numbers import Number
+import os
 import random
 import sys
 import threading
 import types
 from typing import Any
+import warnings
 
 import numpy as np
 import torch
@@ -52,6 +59,11 @@ def drawing(seed: int) -> Iterator[None]:
             np.random.set_state(others[1])
 
 
+def objects_reached(*roots: Any) -> list[Any]:
+    """Return the objects that others lead to, the nearest ones first, as far as they are read."""
+    return [one for _, one in islice(_walk(roots), MOST_OBJECTS)]
+
+
 def tensors_reached(*roots: Any) -> list[torch.Tensor] | None:
     """Return the tensors that objects lead to, those of modules too; None if they are too many."""
     found = []
@@ -67,15 +79,26 @@ def remembered(but: Sequence[Any] = (), **roots: Any) -> dict[str, str]:
     """
     Return what functions and modules may remember, by its path, to be compared later.
 
-    That is numbers, texts, arrays, tensors and lengths that they lead to; tensors that are
-    parameters, buffers or attributes of modules are left out, and all that is `but`.
+    That is numbers, texts, arrays, tensors and lengths that they lead to.  All that is `but` is
+    left out, and what is trained: tensors that are parameters, buffers or attributes of modules
+    which `module` leads to, where one of the roots has that name.
     """
     met = list(islice(_walk(roots.values(), tuple(roots), but), MOST_OBJECTS))
-    held = {id(tensor) for _, one in met if isinstance(one, nn.Module) for tensor in (
+    trained = islice(_walk([roots['module']]), MOST_OBJECTS) if 'module' in roots else ()
+    held = {id(tensor) for _, one in trained if isinstance(one, nn.Module) for tensor in (
         *one._parameters.values(), *one._buffers.values(), *vars(one).values())
         if isinstance(tensor, torch.Tensor)}
     return {path: text for path, one in met
             if id(one) not in held and (text := _text(one)) is not None}
+
+
+def counted(**roots: Any) -> dict[str, str]:
+    """Return the numbers that objects lead to, by path: what a count would be."""
+    return {path: _text(one) or '' for path, one in islice(
+        _walk(roots.values(), tuple(roots)), MOST_OBJECTS)
+        if isinstance(one, Number | itertools.count | bytearray | array) and
+        not isinstance(one, bool) or
+        isinstance(one, torch.Tensor | np.ndarray) and not one.shape}
 
 
 def assigned_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -91,9 +114,15 @@ def changed_between(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def _text(one: Any) -> str | None:
-    if isinstance(one, _PLAIN):
+    if isinstance(one, (*_PLAIN, Number, itertools.count, itertools.repeat)):
         return repr(one)
+    if isinstance(one, bytearray | array | memoryview):
+        return hashlib.sha256(bytes(one)).hexdigest()
+    if isinstance(one, types.GeneratorType):
+        return str(one.gi_frame and one.gi_frame.f_lasti)
     if isinstance(one, torch.Tensor):
+        if hasattr(one, 'fake_mode'):
+            return f'{one.dtype} {one.shape}'  # what an export has left
         if one.numel() > MOST_NUMBERS or one.device.type == 'meta':
             return f'{one.shape} {one._version} {id(one)}'
         return f'{one.dtype} {one.shape} {_digest(one.detach().cpu().contiguous())}'
@@ -107,7 +136,7 @@ def _text(one: Any) -> str | None:
         return repr(one.getstate())
     if isinstance(one, np.random.Generator):
         return repr(one.bit_generator.state)
-    if isinstance(one, dict | list | tuple | set | frozenset):
+    if isinstance(one, Mapping | list | tuple | set | frozenset | deque):
         return str(len(one))
     return None
 
@@ -122,19 +151,22 @@ def _digest(tensor: torch.Tensor) -> str:
 
 def _walk(roots: Any, names: Sequence[str] = (), but: Sequence[Any] = (),
           ) -> Iterator[tuple[str, Any]]:
-    """Yield objects with their paths: what they hold, and what the code of functions names."""
-    roots = list(roots)
-    ahead = [(names[k] if names else str(k), one) for k, one in enumerate(roots)][::-1]
+    """
+    Yield objects with their paths: what they hold, and what the code of functions names.
+
+    What is near comes first, so that a long list hides nothing.
+    """
+    ahead = deque((names[k] if names else str(k), one) for k, one in enumerate(roots))
     seen = set(map(id, but))
     kept = list[Any]()  # what is made here must not give its place to another
     while ahead:
-        path, one = ahead.pop()
+        path, one = ahead.popleft()
         if id(one) in seen and not isinstance(one, _PLAIN):
             continue
         seen.add(id(one))
         kept.append(one)
         yield path, one
-        ahead += [(f'{path}{name}', part) for name, part in _parts(one)][::-1]
+        ahead += [(f'{path}{name}', part) for name, part in _parts(one)]
 
 
 def _parts(one: Any) -> Iterator[tuple[str, Any]]:
@@ -142,8 +174,21 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
         return
     if isinstance(one, Mapping):
         yield from ((f'[{key!r:.40}]', value) for key, value in list(one.items()))
-    elif isinstance(one, list | tuple | set | frozenset):
+    elif isinstance(one, list | tuple | set | frozenset | deque):
         yield from ((f'[{k}]', value) for k, value in enumerate(one))
+    elif isinstance(one, types.GeneratorType):
+        yield from ((f'.{name}', value) for name, value in
+                    (one.gi_frame.f_locals if one.gi_frame else {}).items())
+        yield from (('', part) for part in gc.get_referents(one, one.gi_frame)
+                    if isinstance(part, Iterator))  # of its loops
+    elif isinstance(one, staticmethod | classmethod):
+        yield '', one.__func__
+    elif isinstance(one, property):
+        yield '', (one.fget, one.fset)
+    elif isinstance(one, types.BuiltinMethodType | types.MethodWrapperType):
+        yield '', one.__self__  # of an iterator's __next__, say
+    elif isinstance(one, Iterator) and not hasattr(one, '__dict__'):
+        yield '', _state(one)
     elif isinstance(one, types.MethodType):
         yield '', one.__self__
         yield '', one.__func__
@@ -154,17 +199,40 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(one, type):
         if not _is_library(one):
             yield from ((f'.{name}', value) for name, value in vars(one).items()
-                        if not name.startswith('__') and not isinstance(value, property))
+                        if not name.startswith('__') or name == '__call__')
     elif isinstance(one, nn.Module):
         yield from ((f'.{name}', value) for name, value in vars(one).items()
                     if name not in ('_parameters', '_buffers', 'training'))
         yield from ((f'.{name}', value) for name, value in
                     (*one._parameters.items(), *one._buffers.items()) if value is not None)
         yield '', type(one)
+    elif hasattr(one, '__wrapped__'):
+        yield '', one.__wrapped__  # of a cache
     elif not callable(one) or not _is_library(type(one)):
         yield from ((f'.{name}', value) for name, value in getattr(one, '__dict__', {}).items())
         if not _is_library(type(one)):
+            yield from _slots(one)
             yield '', type(one)
+
+
+def _slots(one: Any) -> Iterator[tuple[str, Any]]:
+    for kind in type(one).__mro__:
+        names = vars(kind).get('__slots__', ())
+        for name in (names,) if isinstance(names, str) else names:
+            if name.startswith('__') and not name.endswith('__'):
+                name = f'_{kind.__name__.lstrip("_")}{name}'
+            if name not in ('__dict__', '__weakref__') and hasattr(one, name):
+                yield f'.{name}', getattr(one, name)
+
+
+def _state(one: Any) -> Any:
+    """Return what an iterator of Python would be copied by: what it iterates, and its place."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            return one.__reduce__()
+    except (TypeError, AttributeError):  # a file, say
+        return None
 
 
 def _of_function(one: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -176,8 +244,15 @@ def _of_function(one: types.FunctionType) -> Iterator[tuple[str, Any]]:
     if _is_library(one):
         return
     names = set(_names_of(one.__code__))
-    for name in sorted(names & one.__globals__.keys()):
-        value = one.__globals__[name]
+    if 'environ' in names:
+        yield '.os.environ', os.environ
+    named = {name: one.__globals__[name] for name in names & one.__globals__.keys()}
+    inside = f'{one.__globals__.get("__package__") or ""}.'
+    for name in names - named.keys():  # what the function imports itself
+        for module in (name, inside + name):
+            if module in sys.modules:
+                named[name] = sys.modules[module]
+    for name, value in sorted(named.items()):
         if not isinstance(value, types.ModuleType):
             yield f'.{name}', value
         elif not _is_library(value):

@@ -31,11 +31,15 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
     run_pass,
     StageInterpreter,
 )
+from intradp_ros.systems.training.layers.trying import done
 
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
 #: Passes by which it is seen whether a module draws from generators of Python or NumPy.
 _TRIES = 3
+#: What may be the matter with a pass that fails where no gradients are kept.
+_GRADIENTS = 'it was run without gradients: a pass that takes some itself, by autograd.grad ' \
+    'say, cannot be exported; write them with operators, or let the loss take them'
 #: The attributes of modules.
 Attributes = Mapping[nn.Module, dict[str, Any]]
 #: Samples that a network is exported with.
@@ -76,7 +80,7 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
         with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
                 torch.random.fork_rng(devices=[]):
             torch.manual_seed(_TRIED)
-            made.append(taken_apart(call(module, inputs)))
+            made.append(taken_apart(done('the module', lambda: call(module, inputs), _GRADIENTS)))
         after = after or {name: t.detach().clone() for name, t in by_first_name(module).items()}
     if drawn != generators() and _draws(module, inputs, task):
         raise TaskError('the module draws at random with Python or NumPy, which cannot go by '
@@ -165,7 +169,7 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._NormBase):
                 part.eval()
-    export, hooks = copy.deepcopy(root), _Hooks()
+    export, hooks = copy.deepcopy(root), Hooks()
     one = Pass(task.seed, 0, (0,), (len(inputs[0]),), task.autocast, task.freeze_norms)
 
     def ours() -> Tensors:
@@ -196,7 +200,7 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
                         'autograd functions of your own, and checkpoint(use_reentrant=False)')
 
 
-class _Hooks(TorchFunctionMode):
+class Hooks(TorchFunctionMode):
     """Notes whether hooks are set on tensors meanwhile."""
 
     seen = False
@@ -213,18 +217,24 @@ def _check_way_back(module: nn.Module, outputs: Tensors, hooks: bool) -> None:
         raise TaskError(f'the forward pass of {type(module).__name__} sets hooks on tensors, '
                         'which an export has not: let a parameter have the hook, or compute what '
                         'it does in the forward pass')
+    if name := own_function(outputs):
+        raise TaskError(
+            f'{type(module).__name__} goes back by {name}, an autograd function of its own, '
+            'of which an export has the forward pass only: write it with operators of '
+            'PyTorch, such as y + (x - y).detach(), and use checkpoint(use_reentrant=False)')
+
+
+def own_function(outputs: Sequence[torch.Tensor]) -> str:
+    """Return the name of an autograd function of the user's that outputs came by; '' if none."""
     ahead = [output.grad_fn for output in outputs if output.grad_fn is not None]
     seen = set(ahead)
     while ahead:
         node = ahead.pop()
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            name = type(node).__name__.removesuffix('Backward')
-            raise TaskError(
-                f'{type(module).__name__} goes back by {name}, an autograd function of its own, '
-                'of which an export has the forward pass only: write it with operators of '
-                'PyTorch, such as y + (x - y).detach(), and use checkpoint(use_reentrant=False)')
+            return type(node).__name__.removesuffix('Backward')
         new = {after for after, _ in node.next_functions if after is not None} - seen
         ahead, seen = [*ahead, *new], seen | new
+    return ''
 
 
 def dense(gradient: torch.Tensor | None) -> torch.Tensor:

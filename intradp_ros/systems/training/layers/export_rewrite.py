@@ -96,6 +96,9 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
         if node.target in (BATCH_NORM, INSTANCE_NORM) and node.args[5] and \
                 node.args[3] is not None:
             mean = str(node.args[3].target)
+            if mean not in buffers:
+                raise TaskError(f'a norm keeps its statistics in {mean}, a tensor that is neither '
+                                'a parameter nor a buffer: register_buffer it')
             uses.setdefault(mean, []).append(node)
             norms[mean] = Norm(str(node.args[4].target), float(node.args[6]), len(uses[mean]))
         if schema is None or not schema.is_mutable:
@@ -121,10 +124,10 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
     for mean, nodes in uses.items():
         for use, node in enumerate(nodes):
             node.meta[NORM_USE] = mean, use, len(nodes)
-    draws = _number_draws(root)
+    drawn = _number_draws(root)
     root.graph.lint()
     root.recompile()
-    return norms, changes, draws
+    return norms, changes, drawn
 
 
 def _check_written(into: fx.Node, later: set[fx.Node], learned: set[str],
@@ -191,7 +194,7 @@ def _check_free(root: fx.GraphModule, buffer: str, made: str) -> None:
     seen = set(ahead)
     while ahead:
         one = ahead.pop()
-        if one.op == 'placeholder' or _draws(one):
+        if one.op == 'placeholder' or draws(one):
             raise TaskError(
                 f'the module changes its buffer {buffer} in the forward pass by what it makes of '
                 'samples, or draws: only running statistics of norms may change so')
@@ -206,14 +209,14 @@ def _number_draws(root: fx.GraphModule) -> bool:
         if node.op != 'call_function':
             continue
         known = node.target in (DROPOUT, FEATURE_DROPOUT, BERNOULLI, ATTENTION)
-        if not known and not _draws(node):
+        if not known and not draws(node):
             continue
         node.meta[DRAW_PLACE] = place
         place, others = place + 1, others or not known
     return others
 
 
-def _draws(node: fx.Node) -> bool:
+def draws(node: fx.Node) -> bool:
     """Whether a node draws; recurrent networks do where they drop out."""
     if node.op != 'call_function' or \
             torch.Tag.nondeterministic_seeded not in getattr(node.target, 'tags', ()):

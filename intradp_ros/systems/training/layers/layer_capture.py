@@ -15,11 +15,14 @@ from torch import fx, nn
 
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
 from intradp_ros.systems.training.base.task import call, examples, TaskError, TrainingTask
+from intradp_ros.systems.training.base.user_code import drawing
 from intradp_ros.systems.training.layers.export_checks import (
     attributes_of,
     check_changes,
     check_equal,
     generators,
+    Hooks,
+    own_function,
     pass_changes,
     restore_attributes,
     returned_by,
@@ -72,6 +75,10 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
     else:
         changed, returned = pass_changes(kept, given.filled(inputs), task)
     root = _exported(module, given, inputs)
+    if any('_add_batch_dim' in str(node.target) for node in root.graph.nodes):
+        raise TaskError('the module uses torch.vmap (or torch.func), of which no part can be run '
+                        'alone: write it with dimensions of your own, by torch.einsum or '
+                        'torch.bmm say')
     inline(root)
     name_as(root, module)
     norms, changes, draws = functional(root)
@@ -115,12 +122,21 @@ def _loss_not_proved(graph: LayerGraph, inputs: Tensors, targets: Tensors,
     logging.disable(logging.CRITICAL)  # what cannot be exported is no trouble here
     try:
         with contextlib.redirect_stdout(aside), contextlib.redirect_stderr(aside):
-            found = not_proved(exported(Loss(), given).graph)
+            found = not_proved(exported(Loss(), given).graph, plain=True) or _own_way_back(
+                task, graph, given[:len(outputs)], given[len(outputs):])
     except Exception:
         found = 'a branch on values, or another one that cannot be exported'
     finally:
         logging.disable(level)
     return found or 'a draw of Python or NumPy' * (drawn != generators())
+
+
+def _own_way_back(task: TrainingTask, graph: LayerGraph, outputs: Tensors,
+                  targets: Tensors) -> str:
+    """Return what a loss does on its way back that none of its operators does."""
+    with Hooks() as hooks, drawing(task.seed):
+        losses, _ = graph.losses(task, tuple(map(torch.clone, outputs)), targets)
+    return 'a hook on a tensor' if hooks.seen else own_function([losses])
 
 
 def exported(module: nn.Module, tensors: Tensors) -> fx.GraphModule:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 import copy
 from dataclasses import dataclass
+import math
 from statistics import median
 import time
 from typing import Any
@@ -31,6 +32,7 @@ from intradp_ros.systems.training.base.task import (
 from intradp_ros.systems.training.base.user_code import (
     assigned_tensors,
     changed_between,
+    counted,
     drawing,
     remembered,
     Watch,
@@ -41,7 +43,12 @@ from intradp_ros.systems.training.layers.loss_watch import check_read, moving_te
 from intradp_ros.systems.training.layers.parameter_hooks import ParameterHooks
 from intradp_ros.systems.training.layers.stage_interpreter import Pass, run_pass
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
-from intradp_ros.systems.training.layers.trying import clones, done, training_copy
+from intradp_ros.systems.training.layers.trying import (
+    check_memory,
+    clones,
+    done,
+    training_copy,
+)
 
 #: Samples that are tried, of one pass at most; passes at least, and seconds beyond which no more.
 SAMPLES, OF_PASS, LEAST, SECONDS = 24, 6, 2, 10.0
@@ -81,6 +88,7 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
         for part in module.modules():
             if isinstance(part, nn.modules.batchnorm._NormBase):
                 part.eval()
+    check_memory(by_first_name(task.module), moving_tensors(task, graph))
     begun, tried, reached = time.monotonic(), 0, set[str]()
     before, constants = dict[str, str](), _constants(task, graph)
     reading, later = list[float](), list[tuple[Any, ...]]()
@@ -89,14 +97,16 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
         if number >= LEAST and time.monotonic() - begun > SECONDS:
             break
         buffers = {name: b.clone() for name, b in module.named_buffers()}
-        theirs = _plain(task, graph, module, samples, inputs, targets)
+        theirs = _plain(task, graph, module, samples, inputs, targets, not number)
         after = remembered(module=module, loss=task.loss, hooks=_all_hooks(task))
         if before and (changed := changed_between(before, after)):
             raise TaskError(
                 f'{changed} changes with each pass: what the module, the loss and hooks remember '
                 'besides parameters and buffers is not trained with, and is not the same on all '
-                'devices. Let a count be a buffer (register_buffer), and let the module return '
-                'what the loss needs; it must not count calls in Python')
+                'devices. Let a count be a buffer of the module (register_buffer), and let the '
+                'module return what the loss needs; it must not count calls in Python. A norm '
+                'in the loss takes track_running_stats=False, a network that is only asked '
+                '.eval()')
         if stale := sorted(name for name, value in assigned_tensors(module).items()
                            if name in constants and value is not constants[name]):
             raise TaskError(f'the module assigns {stale[0]} in the forward pass and reads what '
@@ -143,15 +153,21 @@ def _pieces(task: TrainingTask,
         samples = places[first::pieces]
         samples += places[:size - len(samples)]
         taken = []
+        counts = list[dict[str, str]]()
         for _ in range(2):
             begun = time.perf_counter()
             taken.append(take(task.data, samples))
             reading.append((time.perf_counter() - begun) / len(samples))
+            counts.append(counted(data=task.data))
         (one, structure), (two, again) = map(taken_apart, taken)
         if structure != again or not all(map(_equal, one, two)):
             raise TaskError(f'data.take returns other values each time for the samples {samples}: '
                             'a round that is played again would train on other samples; draw by '
                             'the number of the sample instead')
+        if changed := changed_between(*counts):
+            raise TaskError(f'{changed} changes with each time that samples are taken: what a '
+                            'dataset counts is not the same on all devices. Let it remember '
+                            'nothing, and draw by the number of the sample')
         yield samples, *taken[0]
 
 
@@ -163,8 +179,12 @@ Gradients = dict[str, torch.Tensor | None]
 
 
 def _plain(task: TrainingTask, graph: LayerGraph, module: nn.Module, samples: Sequence[int],
-           inputs: Any, targets: Any) -> tuple[float, Gradients]:
-    """Return the loss and the gradients of a plain loop: zero_grad, pass, loss, way back."""
+           inputs: Any, targets: Any, scaled: bool) -> tuple[float, Gradients]:
+    """
+    Return the loss and the gradients of a plain loop: zero_grad, pass, loss, way back.
+
+    Where it is wanted, see that the way back through the loss is linear (`scaled`).
+    """
     module.zero_grad()
     with drawing(_DRAWN), autocast_of(task.autocast):
         outputs = done('the module', lambda: call(module, clones(inputs)))
@@ -181,10 +201,47 @@ def _plain(task: TrainingTask, graph: LayerGraph, module: nn.Module, samples: Se
         raise TaskError(f'the loss of sample {bad[0]} is {losses.detach().tolist()}: nothing can '
                         'be learned from that; look at that sample and the initial weights')
     if losses.requires_grad:
+        if scaled:
+            _check_linear(task, outputs, targets, len(samples))
         done('the backward pass', lambda: torch.autograd.backward(losses.sum()))
     return float(losses.detach().double().sum()), {
         name: None if p.grad is None else p.grad.clone()
         for name, p in module.named_parameters() if p.requires_grad}
+
+
+def _check_linear(task: TrainingTask, outputs: Any, targets: Any, rows: int) -> None:
+    """
+    See that gradients of a scaled loss are gradients that are scaled.
+
+    A plain loop goes back from a mean; devices go back from sums, and divide at the end.
+    """
+    tensors, structure = taken_apart(outputs)
+    if any(x.dtype == torch.float16 for x in tensors):  # its range is small
+        factors = [1.0, 0.5, 2.0]
+    else:
+        factors = [1.0, 2.0 ** -math.ceil(math.log2(task.batch + 1)), 2.0 ** 12]
+    found = list[list[torch.Tensor]]()
+    for factor in factors:
+        leaves = [x.detach().requires_grad_(x.requires_grad) for x in tensors]
+        with drawing(_DRAWN):
+            losses, _ = done('loss', lambda: losses_of(
+                task, structure.filled([x.clone() for x in leaves]),  # noqa: B023
+                clones(targets), rows))
+            wanted = [x for x in leaves if x.requires_grad]
+            if not losses.requires_grad or not wanted:
+                return
+            gradients = done('the backward pass', lambda: torch.autograd.grad(
+                losses.sum() * factor, wanted,  # noqa: B023
+                retain_graph=True, allow_unused=True))
+        found.append([dense(x) for x in gradients])
+    for factor, scaled in zip(factors[1:], found[1:]):
+        if not all(near(other, one * factor, task.autocast)
+                   for one, other in zip(found[0], scaled)):
+            raise TaskError(
+                f'gradients of {factor:.4g} times the loss are not {factor:.4g} times its '
+                'gradients: a hook on a tensor, or an autograd function, of the loss clips or '
+                'scales them, by a grain, before they are divided by all samples. Let a '
+                'parameter have the hook, or give the task clip=...')
 
 
 def _exported(task: TrainingTask, graph: LayerGraph, export: Any, inputs: Any, targets: Any,

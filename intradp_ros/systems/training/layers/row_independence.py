@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from intradp_ros.systems.training.layers.export_rewrite import draws
 from intradp_ros.systems.training.layers.layer_graph import size_line
 from intradp_ros.systems.training.layers.stage_interpreter import (
     ATTENTION,
@@ -52,16 +53,19 @@ Given = dict[str, Any]
 Rule = Callable[['_Proof', fx.Node, Given], Found]
 
 
-def not_proved(graph: fx.Graph) -> str:
+def not_proved(graph: fx.Graph, plain: bool = False) -> str:
     """
     Return the operator for which it is not proved that samples are apart; '' if it is for all.
 
     Rows of inputs are in their first dimension.  Norms by statistics of a batch and dropout count
-    as apart where they go by grain: that is in the first dimension.
+    as apart where a stage's interpreter runs them by grain: that is in the first dimension.  In
+    what runs as it is (`plain`), they are not apart.
     """
     proof = _Proof()
     for node in graph.nodes:
         try:
+            if plain and (draws(node) or node.target in _BATCHES):
+                raise NotProvedError(_name(node))
             proof.take(node)
         except NotProvedError as error:
             return str(error)
@@ -634,6 +638,8 @@ RULES: Mapping[str, Rule] = {
     'one_hot': _one_hot, 'scaled_dot_product_attention': _attended, 'index': _indexed,
     'index_select': _index_selected, 'broadcast_tensors': _broadcast, 'bilinear': _bilinear,
 }
+#: Operators that may normalise over samples; they go by grain in a stage only.
+_BATCHES = (BATCH_NORM, INSTANCE_NORM)
 _SPECIAL: Mapping[Any, Rule] = {
     BATCH_NORM: _first, INSTANCE_NORM: _first, DROPOUT: _first, FEATURE_DROPOUT: _first,
     BERNOULLI: _first, ATTENTION: _attended}

@@ -22,8 +22,14 @@ from intradp_ros.systems.training.base.task import (
     TrainingTask,
 )
 from intradp_ros.systems.training.base.user_code import changed_between, drawing, remembered
+from intradp_ros.systems.training.layers.data_trial import try_data
 from intradp_ros.systems.training.layers.optimiser_trial import try_optimiser
-from intradp_ros.systems.training.layers.trying import clones, done, training_copy
+from intradp_ros.systems.training.layers.trying import (
+    check_memory,
+    clones,
+    done,
+    training_copy,
+)
 
 #: Samples that are taken twice; rounds for which a schedule is asked; seed of draws.
 _TAKEN, _ROUNDS, _DRAWN = 8, 64, 11
@@ -48,6 +54,10 @@ def try_task(task: TrainingTask) -> None:
                         'part of the module, whose output they may be part of')
     _try_schedule(task)
     _check_module(task.module)
+    check_memory(
+        {**dict(task.module.named_parameters()), **dict(task.module.named_buffers())},
+        [name for name, p in task.module.named_parameters() if p.requires_grad])
+    try_data(task)
     inputs, targets = _samples(task)
     module = training_copy(task)
     _check_train(task)
@@ -149,8 +159,12 @@ def _samples(task: TrainingTask) -> tuple[Any, Any]:
         if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], tuple | dict):
             raise TaskError('data.take must return a tuple of inputs and the targets; inputs are '
                             "a tuple of the module's arguments, or a dict of them by name")
-        for whole in one:
+        for what, whole in zip(('inputs', 'targets'), one):
             tensors, structure = taken_apart(whole)
+            if any(x.requires_grad for x in tensors):
+                raise TaskError(f'data.take returns {what} with a gradient (requires_grad), which '
+                                'nothing takes up: let the dataset detach() them; what the module '
+                                'needs of it, it can set in the forward pass')
             if not tensors or structure.constants or \
                     any(not x.dim() or len(x) != rows for x in tensors):
                 raise TaskError('data.take must return tensors with one row a sample, in tuples, '
