@@ -176,6 +176,16 @@ def counter(kind: str) -> tuple[Call, Any]:
         def environment() -> None:
             os.environ['INTRADP_TEST_COUNT'] += '1'
         return environment, os.environ
+    if kind == 'base class':
+        steps = [0]
+
+        class Base:
+            def __call__(self) -> None:
+                steps[0] += 1
+
+        class Derived(Base):
+            pass
+        return Derived(), steps
     if kind == 'behind a long list':
         names, calls = [str(k) for k in range(50_000)], [0]
 
@@ -195,7 +205,7 @@ def counter(kind: str) -> tuple[Call, Any]:
 
 KINDS = ['itertools', 'cycle', 'list iterator', 'generator', 'loop of a generator',
          'deque', 'bytes', 'array', 'slots',
-         'static method', 'environment', 'behind a long list', 'imported module']
+         'static method', 'base class', 'environment', 'behind a long list', 'imported module']
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -279,6 +289,11 @@ def in_one_place() -> Call:
     return lambda data, k: place.copy_(data.x[k])
 
 
+def logging(data: Any, k: int) -> torch.Tensor:
+    data.log = [*getattr(data, 'log', ()), k]
+    return data.x[k]
+
+
 def counting(data: Any, k: int) -> torch.Tensor:
     data.calls += 1
     return data.x[k]
@@ -289,6 +304,7 @@ def counting(data: Any, k: int) -> torch.Tensor:
     (_Dataset(kept_elsewhere()), 'draw at random when a sample is first taken, and keep it'),
     (_Dataset(in_one_place()), 'sample . is another one when it is taken alone'),
     (_Dataset(counting), 'data.dataset.calls changes with each time that samples are taken'),
+    (_Dataset(logging), 'data.dataset.log changes with each time'),
     (_Dataset(lambda data, k: data.x[k].clone().requires_grad_() * 1), 'with a gradient'),
 ])
 def test_data_that_are_not_the_same_on_all_devices_are_refused(dataset: Any,

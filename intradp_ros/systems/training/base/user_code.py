@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from functools import partial
 import gc
 import hashlib
+import inspect
 import itertools
 from itertools import islice
+import math
 from numbers import Number
 import os
 import random
@@ -36,6 +38,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 #: Objects that are looked at, and numbers of an array that are compared.
 MOST_OBJECTS, MOST_NUMBERS = 20_000, 1 << 20
+#: Numbers of a parameter that are compared, and of what may be a count.
+_OF_PARAMETERS, _OF_COUNTS = 1 << 12, 64
 #: The generators of the process are shared by its threads.
 DRAWING = threading.Lock()
 
@@ -93,12 +97,12 @@ def remembered(but: Sequence[Any] = (), **roots: Any) -> dict[str, str]:
 
 
 def counted(**roots: Any) -> dict[str, str]:
-    """Return the numbers that objects lead to, by path: what a count would be."""
-    return {path: _text(one) or '' for path, one in islice(
-        _walk(roots.values(), tuple(roots)), MOST_OBJECTS)
-        if isinstance(one, Number | itertools.count | bytearray | array) and
-        not isinstance(one, bool) or
-        isinstance(one, torch.Tensor | np.ndarray) and not one.shape}
+    """Return numbers and lengths that objects lead to, by path: all that may be a count."""
+    met = islice(_walk(roots.values(), tuple(roots)), MOST_OBJECTS)
+    return {path: text for path, one in met
+            if not isinstance(one, str | bytes | torch.Tensor | np.ndarray) or
+            isinstance(one, torch.Tensor | np.ndarray) and math.prod(one.shape) <= _OF_COUNTS
+            if (text := _text(one)) is not None}
 
 
 def assigned_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -123,7 +127,8 @@ def _text(one: Any) -> str | None:
     if isinstance(one, torch.Tensor):
         if hasattr(one, 'fake_mode'):
             return f'{one.dtype} {one.shape}'  # what an export has left
-        if one.numel() > MOST_NUMBERS or one.device.type == 'meta':
+        most = _OF_PARAMETERS if isinstance(one, nn.Parameter) else MOST_NUMBERS
+        if one.numel() > most or one.device.type == 'meta':
             return f'{one.shape} {one._version} {id(one)}'
         return f'{one.dtype} {one.shape} {_digest(one.detach().cpu().contiguous())}'
     if isinstance(one, np.ndarray):
@@ -187,7 +192,7 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
         yield '', (one.fget, one.fset)
     elif isinstance(one, types.BuiltinMethodType | types.MethodWrapperType):
         yield '', one.__self__  # of an iterator's __next__, say
-    elif isinstance(one, Iterator) and not hasattr(one, '__dict__'):
+    elif isinstance(one, Iterator) and _is_library(type(one)) and not hasattr(one, '__dict__'):
         yield '', _state(one)
     elif isinstance(one, types.MethodType):
         yield '', one.__self__
@@ -199,15 +204,16 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(one, type):
         if not _is_library(one):
             yield from ((f'.{name}', value) for name, value in vars(one).items()
-                        if not name.startswith('__') or name == '__call__')
+                        if not name.startswith('__') or isinstance(value, types.FunctionType))
+            yield from (('', base) for base in one.__bases__)
     elif isinstance(one, nn.Module):
         yield from ((f'.{name}', value) for name, value in vars(one).items()
                     if name not in ('_parameters', '_buffers', 'training'))
         yield from ((f'.{name}', value) for name, value in
                     (*one._parameters.items(), *one._buffers.items()) if value is not None)
         yield '', type(one)
-    elif hasattr(one, '__wrapped__'):
-        yield '', one.__wrapped__  # of a cache
+    elif (wrapped := inspect.getattr_static(one, '__wrapped__', None)) is not None:
+        yield '', wrapped  # of a cache
     elif not callable(one) or not _is_library(type(one)):
         yield from ((f'.{name}', value) for name, value in getattr(one, '__dict__', {}).items())
         if not _is_library(type(one)):
@@ -231,7 +237,7 @@ def _state(one: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
             return one.__reduce__()
-    except (TypeError, AttributeError):  # a file, say
+    except Exception:  # a file, say
         return None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -35,6 +35,7 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
     """Return how a state does on the task's `check`; None where there is none."""
     if task.check is None or not len(task.check) or not state:
         return None
+    task = replace(task, autocast=None)
     module = copy.deepcopy(task.module).eval()
     module.load_state_dict(module_state(state), strict=False)
     loss, counted, right, classes = 0.0, 0.0, 0, True
