@@ -33,16 +33,17 @@ class Judgement:
 
 def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | None:
     """Return how a state does on the task's `check`; None where there is none."""
-    if task.check is None or not len(task.check) or not state:
+    check = task.check
+    if check is None or not len(check) or not state:
         return None
     task = replace(task, autocast=None)
     module = copy.deepcopy(task.module).eval()
     module.load_state_dict(module_state(state), strict=False)
     loss, counted, right, classes = 0.0, 0.0, 0, True
     with torch.no_grad():
-        for first in range(0, len(task.check), _PART):
-            rows = range(first, min(first + _PART, len(task.check)))
-            inputs, wanted = task.check.take(rows)
+        for first in range(0, len(check), _PART):
+            rows = range(first, min(first + _PART, len(check)))
+            inputs, wanted = check.take(rows)
             outputs = call(module, inputs)
             losses, counts = losses_of(task, outputs, wanted, len(rows))
             loss, counted = loss + float(losses.double().sum()), counted + float(counts.sum())
@@ -51,5 +52,5 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
                 not targets.is_floating_point()
             if classes:
                 right += int((answers.argmax(1) == targets).sum())
-    count = len(task.check)
+    count = len(check)
     return Judgement(count, loss / (counted or 1.0), right / count if classes else None)
