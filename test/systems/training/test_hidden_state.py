@@ -187,10 +187,10 @@ def counter(kind: str) -> tuple[Call, Any]:
             pass
         return Derived(), steps
     if kind == 'behind a long list':
-        names, calls = [str(k) for k in range(50_000)], [0]
+        all_names, calls = [str(k) for k in range(50_000)], [0]
 
         def behind() -> None:
-            assert names
+            assert all_names
             calls[0] += 1
         return behind, calls
     assert kind == 'imported module'
