@@ -23,9 +23,12 @@ from intradp_ros.systems.training.layers.trying import done
 _TAKEN, _DRAWN = 4, 29
 
 
-def try_data(task: TrainingTask) -> None:
+def try_data(task: TrainingTask, untouched: Data | None, drawn: bool) -> None:
     """
     Take samples together, alone, and from a copy of the data that nothing was taken from yet.
+
+    Before that, the first samples were taken from the task's data; `drawn` says whether the
+    process's generators moved then.
 
     Raises
     ------
@@ -37,36 +40,34 @@ def try_data(task: TrainingTask) -> None:
     data = task.data
     if isinstance(data, TensorData) or hasattr(data, 'examples'):
         return  # what lies elsewhere is tried there
-    copied, numbers = _fresh(data), list(range(min(_TAKEN, len(data))))
-    moved = list[bool]()
-
-    def taken(of: Data, order: Sequence[int]) -> Any:
-        before = _generators()
-        found = done('data.take', lambda: take(of, order))
-        moved.append(before != _generators())
-        return found
-    first = taken(data, numbers)
+    numbers, before = list(range(min(_TAKEN, len(data)))), drawn_so_far()
+    first = _taken(data, numbers)
     for k in reversed(numbers):
-        if not _row_is(first, k, taken(data, [k])):
+        if not _row_is(first, k, _taken(data, [k])):
             raise TaskError(f'sample {k} is another one when it is taken alone than together with '
                             'others: let the dataset return a tensor of its own each time (a '
                             'clone() of what it writes to again), and draw by the number of the '
                             'sample')
-    drawn_once = moved[0] and not any(moved[1:])
-    moved.clear()
-    if copied is not None:
+    draws_once, draws_again, same = drawn and before == drawn_so_far(), False, True
+    if untouched is not None:
         with drawing(_DRAWN):
-            others = [(k, taken(copied, [k])) for k in reversed(numbers)]
-    if copied is not None and not all(_row_is(first, k, other) for k, other in others) or \
-            drawn_once and not any(moved):
+            before = drawn_so_far()
+            same = all(_row_is(first, k, _taken(untouched, [k])) for k in reversed(numbers))
+            draws_again = before != drawn_so_far()
+    if not same or draws_once and not draws_again:
         raise TaskError('the data draw at random when a sample is first taken, and keep it: '
                         'devices, which take samples in other orders, would have other ones. Let '
                         'the dataset draw by the number of the sample: '
                         'generator=torch.Generator().manual_seed(k)')
 
 
-def _generators() -> object:
+def drawn_so_far() -> object:
+    """Return the states of the process's generators."""
     return generators(), torch.get_rng_state().tolist()
+
+
+def _taken(data: Data, samples: Sequence[int]) -> Any:
+    return done('data.take', lambda: take(data, samples))
 
 
 def _row_is(together: Any, row: int, alone: Any) -> bool:
@@ -78,8 +79,10 @@ def _row_is(together: Any, row: int, alone: Any) -> bool:
         for a, b in zip(one, other))
 
 
-def _fresh(data: Data) -> Data | None:
+def untouched_copy(data: Data) -> Data | None:
     """Return a copy; large arrays and what is of libraries it shares.  None if there is none."""
+    if isinstance(data, TensorData) or hasattr(data, 'examples'):
+        return None
     shared = {id(one): one for one in objects_reached(data) if _stays(one)}
     try:
         return copy.deepcopy(data, shared)

@@ -36,7 +36,7 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
     check = task.check
     if check is None or not len(check) or not state:
         return None
-    task = replace(task, autocast=None)
+    plain = replace(task, autocast=None)
     module = copy.deepcopy(task.module).eval()
     module.load_state_dict(module_state(state), strict=False)
     loss, counted, right, classes = 0.0, 0.0, 0, True
@@ -45,7 +45,7 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
             rows = range(first, min(first + _PART, len(check)))
             inputs, wanted = check.take(rows)
             outputs = call(module, inputs)
-            losses, counts = losses_of(task, outputs, wanted, len(rows))
+            losses, counts = losses_of(plain, outputs, wanted, len(rows))
             loss, counted = loss + float(losses.double().sum()), counted + float(counts.sum())
             answers, targets = tensors_of(outputs)[0], tensors_of(wanted)[0]
             classes = classes and answers.dim() == 2 and targets.dim() == 1 and \

@@ -22,7 +22,11 @@ from intradp_ros.systems.training.base.task import (
     TrainingTask,
 )
 from intradp_ros.systems.training.base.user_code import changed_between, drawing, remembered
-from intradp_ros.systems.training.layers.data_trial import try_data
+from intradp_ros.systems.training.layers.data_trial import (
+    drawn_so_far,
+    try_data,
+    untouched_copy,
+)
 from intradp_ros.systems.training.layers.optimiser_trial import try_optimiser
 from intradp_ros.systems.training.layers.trying import (
     check_memory,
@@ -57,8 +61,9 @@ def try_task(task: TrainingTask) -> None:
     check_memory(
         {**dict(task.module.named_parameters()), **dict(task.module.named_buffers())},
         [name for name, p in task.module.named_parameters() if p.requires_grad])
-    try_data(task)
+    untouched, before = untouched_copy(task.data), drawn_so_far()
     inputs, targets = _samples(task)
+    try_data(task, untouched, before != drawn_so_far())
     module = training_copy(task)
     _check_train(task)
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
