@@ -186,6 +186,13 @@ def counter(kind: str) -> tuple[Call, Any]:
         class Derived(Base):
             pass
         return Derived(), steps
+    if kind == 'behind a long list':
+        all_names, calls = [str(k) for k in range(50_000)], [0]
+
+        def behind() -> None:
+            assert all_names
+            calls[0] += 1
+        return behind, calls
     assert kind == 'imported module'
     sys.modules['counts_of_a_test'] = module = types.ModuleType('counts_of_a_test')
     module.calls = 0  # type: ignore[attr-defined]
@@ -198,7 +205,7 @@ def counter(kind: str) -> tuple[Call, Any]:
 
 KINDS = ['itertools', 'cycle', 'list iterator', 'generator', 'loop of a generator',
          'deque', 'bytes', 'array', 'slots',
-         'static method', 'base class', 'environment', 'imported module']
+         'static method', 'base class', 'environment', 'behind a long list', 'imported module']
 
 
 @pytest.mark.parametrize('kind', KINDS)

@@ -40,6 +40,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 MOST_OBJECTS, MOST_NUMBERS = 20_000, 1 << 20
 #: Numbers of a parameter that are compared, and of what may be a count.
 _OF_PARAMETERS, _OF_COUNTS = 1 << 12, 64
+#: Parts of an object that is long.
+_LONG = 256
 #: The generators of the process are shared by its threads.
 DRAWING = threading.Lock()
 
@@ -159,19 +161,21 @@ def _walk(roots: Any, names: Sequence[str] = (), but: Sequence[Any] = (),
     """
     Yield objects with their paths: what they hold, and what the code of functions names.
 
-    What is near comes first, so that a long list hides nothing.
+    What is near comes first, and parts of what is long last, so that a long list hides nothing.
     """
     ahead = deque((names[k] if names else str(k), one) for k, one in enumerate(roots))
+    last = deque[tuple[str, Any]]()
     seen = set(map(id, but))
     kept = list[Any]()  # what is made here must not give its place to another
-    while ahead:
-        path, one = ahead.popleft()
+    while ahead or last:
+        path, one = (ahead or last).popleft()
         if id(one) in seen and not isinstance(one, _PLAIN):
             continue
         seen.add(id(one))
         kept.append(one)
         yield path, one
-        ahead += [(f'{path}{name}', part) for name, part in _parts(one)]
+        parts = [(f'{path}{name}', part) for name, part in _parts(one)]
+        (last if len(parts) > _LONG else ahead).extend(parts)
 
 
 def _parts(one: Any) -> Iterator[tuple[str, Any]]:
