@@ -64,6 +64,7 @@ def stopped_stranger() -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow  # a machine that is busy delays echoes by itself
 @pytest.mark.parametrize('transport', ['default', 'udp'])
 def test_a_reader_that_stops_or_dies_holds_up_nobody(transport: str, domain: int,
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
