@@ -301,7 +301,7 @@ def difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
                      / wanted[name].abs().max().clamp(min=1e-3)) for name in found)
 
 
-def wait_until(what: Callable[[], bool], seconds: float = 90.0) -> None:
+def wait_until(what: Callable[[], bool], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, 'it did not come in time'

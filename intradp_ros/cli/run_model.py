@@ -103,7 +103,8 @@ def run(args: argparse.Namespace) -> int:
         if args.timeline:
             _draw(args, session, out)
         if args.trace:
-            write_trace(args.trace, [TracedFrame(args.frames - 1, 0.0, session.events)],
+            last = session.series[session.modes[-1]].outcomes[-1]
+            write_trace(args.trace, [TracedFrame(last.stats.inference, 0.0, session.events)],
                         _title(args, session))
             out.show(f'trace written to {args.trace}')
         out.result(data)

@@ -13,6 +13,7 @@ receiver did first afterwards.
 """
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 import json
@@ -84,12 +85,17 @@ def _frame_events(frame: TracedFrame, shift: float, lanes: dict[str, int],
                **places[id(span)], 'ts': 1e6 * (shift + span.start),
                'dur': 1e6 * (span.stop - span.start),
                'args': {'frame': frame.number, 'kind': span.kind, 'of': span.name}}
+    computed = {device: sorted((span for span in frame.spans if span.lane == device
+                                and span.kind == 'compute'), key=_start)
+                for device in ('robot', 'server')}
     for number, span in enumerate(frame.spans):
-        sender, receiver = ENDS.get(span.lane, ('', ''))
-        sent = max((s for s in frame.spans if s.lane == sender and s.start <= span.start
-                    and s.kind == 'compute'), key=lambda s: s.start, default=None)
-        taken = min((s for s in frame.spans if s.lane == receiver and s.start >= span.stop
-                     and s.kind == 'compute'), key=lambda s: s.start, default=None)
+        if span.lane not in ENDS:
+            continue
+        before, after = (computed[device] for device in ENDS[span.lane])
+        last = bisect_right(before, span.start, key=_start)
+        first = bisect_left(after, span.stop, key=_start)
+        sent = before[last - 1] if last else None
+        taken = after[first] if first < len(after) else None
         for end, (source, sink) in enumerate(((sent, span), (span, taken))):
             if source is None or sink is None:
                 continue
@@ -99,3 +105,7 @@ def _frame_events(frame: TracedFrame, shift: float, lanes: dict[str, int],
                    'ts': 1e6 * (shift + min(source.stop, sink.start))}
             yield {'ph': 'f', 'bp': 'e', **flow, **places[id(sink)],
                    'ts': 1e6 * (shift + sink.start)}
+
+
+def _start(span: SpanLike) -> float:
+    return span.start

@@ -95,8 +95,7 @@ class InferenceRoutes:
         def heard(end: InferEnd) -> None:
             with suppress(RuntimeError):  # the loop has ended, and with it the client
                 loop.call_soon_threadsafe(settle, end)
-        limit = min(said.timeout, self._services[name].deadline) \
-            if math.isinf(said.timeout) else said.timeout
+        limit = said.timeout if math.isfinite(said.timeout) else self._services[name].deadline
         spent = time.monotonic() - scope.get('came', time.monotonic())
         withdraw = self._gateway.submit(InferRequest(
             name, said.tensors, max(0.0, limit - spent), said.priority,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.json_text import read_json
 
 FORMAT = 'placement/1'
 MAX_BYTES, MAX_SITES, MAX_EXECUTORS = 1 << 20, 256, 64
@@ -67,12 +68,8 @@ def read_placement(path: Path) -> PlacementPlan:
 
     """
     try:
-        with path.open('rb') as stream:
-            text = stream.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise PlacementError(f'it has more than {MAX_BYTES} bytes')
-        return parse_placement(json.loads(text))
-    except (OSError, ValueError, RecursionError) as error:
+        return parse_placement(read_json(path, MAX_BYTES))
+    except (OSError, ValueError) as error:
         raise PlacementError(f'{path}: {error}; write one with intradp serve plan -o') from None
 
 
