@@ -82,7 +82,7 @@ def read_trace(path: Path) -> LinkTrace:
     Raises
     ------
     ValueError
-        If the file is no such table, or its numbers are not a trace.
+        If the file is not such a table, or its numbers are not a trace.
     OSError
         If it cannot be read.
 

@@ -186,7 +186,7 @@ def load_ladder(path: str | os.PathLike[str]) -> BatchLadder:
     Raises
     ------
     GraphFormatError
-        If the file is no such archive.
+        If the file is not such an archive.
     OSError
         If it cannot be read.
 

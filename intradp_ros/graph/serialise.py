@@ -109,7 +109,7 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
     Raises
     ------
     GraphFormatError
-        If the file is no such archive.
+        If the file is not such an archive.
     OSError
         If it cannot be read.
 
@@ -133,7 +133,7 @@ def load_notes(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     GraphFormatError
-        If the file is no such archive.
+        If the file is not such an archive.
     OSError
         If it cannot be read.
 

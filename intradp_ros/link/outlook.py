@@ -63,7 +63,7 @@ class LinkPast:
         self._begin = self._end = 0
 
     def update(self, rate: float, now: float) -> None:
-        """Take a measured rate; one that is not positive and finite is no measurement."""
+        """Take a measured rate; one that is not positive and finite is not a measurement."""
         if not (0.0 < rate < math.inf and math.isfinite(now)):
             return
         times, logs, carried = self._kept

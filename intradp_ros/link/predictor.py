@@ -24,7 +24,7 @@ class RatePredictor(Protocol):
     """Predicts a rate in bytes per second; times are seconds of a steady clock."""
 
     def update(self, rate: float, now: float) -> None:
-        """Take a measured rate; one that is not positive and finite is no measurement."""
+        """Take a measured rate; one that is not positive and finite is not a measurement."""
 
     def predict(self, now: float) -> float:
         """Return the rate to plan with; 0.0 before the first measurement."""
@@ -51,7 +51,7 @@ class _Remembering(ABC):
         self._samples: deque[tuple[float, float]] = deque()
 
     def update(self, rate: float, now: float) -> None:
-        """Take a measured rate; one that is not positive and finite is no measurement."""
+        """Take a measured rate; one that is not positive and finite is not a measurement."""
         if math.isfinite(rate) and rate > 0.0:
             self._take(rate, now)
 

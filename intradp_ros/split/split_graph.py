@@ -67,7 +67,7 @@ def split_graph(graph: OperatorGraph, axis: int | None = None,
     Raises
     ------
     ValueError
-        If `axis` is no dimension of the leading input, or has just one row;
+        If `axis` is not a dimension of the leading input, or has just one row;
         if values have more than `most_rows` rows together, each counted once for every
         value that it is computed from.
 

@@ -55,7 +55,7 @@ class ApiKeys:
         Raises
         ------
         ValueError
-            If others than its owner may read it, or a line is no name and key.
+            If others than its owner may read it, or a line is not a name and key.
         OSError
             If it cannot be read.
 

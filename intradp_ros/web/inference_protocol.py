@@ -99,7 +99,7 @@ def _parameters(said: Mapping[str, Any], place: str, known: Sequence[str]) -> Ma
 
 
 def _timeout(value: Any) -> float:
-    """Return seconds; none and 0 are no limit of the request's own."""
+    """Return seconds; none and 0 set no limit for the request."""
     if value is None or value == 0:
         return math.inf
     if type(value) not in (int, float) or not 0 < value <= 1e15:

@@ -312,7 +312,7 @@ def _logprobs(chances: Sequence[TokenChance], chat: bool, offset: int = 0) -> di
 
 
 def _written(raw: bytes) -> str:
-    """Return a token as a text; one that is no whole character by its bytes, as OpenAI does."""
+    """Return a token as a text; one that is not a whole character by its bytes, as OpenAI does."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

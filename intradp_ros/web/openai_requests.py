@@ -178,7 +178,7 @@ class Body(BaseModel):
         found = []
         for token, bias in (self.logit_bias or {}).items():
             if not token.isascii() or not token.isdigit() or len(token) > 10:
-                raise ValueError(f'logit_bias: {token[:40]!r} is no number of a token')
+                raise ValueError(f'logit_bias: {token[:40]!r} is not a number of a token')
             found.append((int(token), float(bias)))
         return tuple(found)
 
@@ -231,7 +231,7 @@ class ChatBody(Body):
     continue_final_message: StrictBool | None = None
 
     def requests(self, client: str) -> list[TextRequest]:
-        """Return what is asked; ValueError for what is no text, or not understood."""
+        """Return what is asked; ValueError for what is not a text, or not understood."""
         options = dict(self.chat_template_kwargs or {})
         for name in ('enable_thinking', 'reasoning_effort'):
             if (value := getattr(self, name)) is not None:
@@ -251,7 +251,7 @@ class ChatBody(Body):
             generation_prompt=begins, continue_final=goes_on, logprobs=likely)
 
     def turns(self) -> tuple[ChatTurn, ...]:
-        """Return the messages; ValueError for what is no text."""
+        """Return the messages; ValueError for what is not a text."""
         turns = []
         for number, message in enumerate(self.messages):
             message.check(f'messages.{number}')

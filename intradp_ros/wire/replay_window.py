@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which numbers of a sender were seen: a message that comes again is no news."""
+"""Which numbers of a sender were seen: a message that comes again is nothing new."""
 from __future__ import annotations
 
 #: Numbers below the highest that may still come: messages overtake each other.

@@ -53,7 +53,7 @@ def test_constant_rates_are_predicted(name: str) -> None:
 @every_predictor
 @pytest.mark.parametrize('rate', [0.0, -1.0, float('nan'), float('inf')])
 def test_unknown_until_the_first_measurement(name: str, rate: float) -> None:
-    """What is not a rate is no measurement."""
+    """What is not a rate is not a measurement."""
     predictor = make_predictor(name)
     assert predictor.predict(0.0) == 0.0
     predictor.update(rate, 0.0)

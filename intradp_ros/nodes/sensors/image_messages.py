@@ -245,7 +245,7 @@ def read_rgb(path: str) -> Array:
 
 
 def as_map(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return a (1, 1, height, width) floating-point output as a map, None if it is no such."""
+    """Return a (1, 1, height, width) floating-point output as a map, None if it is not one."""
     dense = tensor.dim() == 4 and tensor.shape[:2] == (1, 1) and min(tensor.shape[2:]) > 1
     return tensor[0, 0].float() if dense and tensor.is_floating_point() else None
 

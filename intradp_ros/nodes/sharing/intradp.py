@@ -232,7 +232,7 @@ class _SharedForward:
         return self._infer(self.client, args)
 
     def _as_before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Let the model answer; what it leaves in itself for a next call is no change of it."""
+        """Let the model answer; what it leaves in itself for a next call is not a change of it."""
         if self._watch is None or self._watch.changed():
             return self.plain(*args, **kwargs)
         result = self.plain(*args, **kwargs)

@@ -119,7 +119,7 @@ class PlannerNode(ManagedNode):
     def _hear_profile(self, message: OperatorProfile) -> None:
         assert self._checks is not None
         if self._check(message):
-            # What it answered is no news: a profile that is here already stays the same.
+            # What it answered is nothing new: a profile that is here already stays the same.
             message.asker, message.question, message.mac = 0, 0, array('B')
             self._checks.put(message)
 

@@ -37,7 +37,7 @@ from intradp_ros.perception.view import as_carded
 from intradp_ros.systems.training.base.task import MOST_SAMPLES, TaskError
 
 IMAGE, COMPRESSED = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
-#: Bytes of one message above which it is no picture: 16-bit RGBA of the most pixels, and a header.
+#: A message of more bytes is not a picture: 16-bit RGBA of the most pixels, and a header.
 MOST_BYTES = 8 * MOST_PIXELS + (1 << 16)
 _MISSING = f'bags are read by rosbags, which is not installed: {pip_install("training")}'
 
@@ -298,8 +298,8 @@ def _stamp_of(row: Mapping[str, str]) -> int:
         return int(row['sec']) * 10**9 + int(row['nanosec'])
     found = re.fullmatch(r'(\d{1,19})(?:\.(\d{1,9}))?', row['stamp'].strip())
     if found is None:
-        raise ValueError(f'{row["stamp"]!r:.80} is no stamp: write nanoseconds, or seconds with '
-                         'a point and at most nine digits behind it')
+        raise ValueError(f'{row["stamp"]!r:.80} is not a stamp: write nanoseconds, or seconds '
+                         'with a point and at most nine digits behind it')
     return int(found[1]) if found[2] is None else int(found[1] + found[2].ljust(9, '0'))
 
 

@@ -32,7 +32,7 @@ class Planner(Protocol):
 
     #: Name of the plans that it makes.
     format: str  # noqa: A003
-    #: Whether there is nothing to do, so that no plan is no trouble.
+    #: Whether there is nothing to do, so that no plan is not an error.
     rests: bool = False
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:

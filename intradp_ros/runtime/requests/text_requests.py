@@ -5,7 +5,7 @@
 What is asked of a language model and what it answers: the same for ROS actions and for HTTP.
 
 A request ends exactly once.  Its text arrives in pieces; what came before an
-end that is not `done` or `resumed` is no answer.
+end that is not `done` or `resumed` is not an answer.
 """
 from __future__ import annotations
 

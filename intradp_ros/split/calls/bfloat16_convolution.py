@@ -24,7 +24,7 @@ _VOLUME = 5  # dimensions
 
 
 def without_errors(function: Any, weight: Any) -> Callable[..., Any]:
-    """Return a function that calls another, or itself if that is no such convolution."""
+    """Return a function that calls another, or itself if that is not such a convolution."""
     if function not in _CONVOLUTIONS or not isinstance(weight, torch.Tensor) \
             or weight.dtype != torch.bfloat16 or weight.device.type != 'cpu':
         return function  # type: ignore[no-any-return]

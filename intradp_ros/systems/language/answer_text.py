@@ -7,7 +7,7 @@ Tokens of an answer become text, piece by piece; stop texts end it.
 Prompt and answer together are what the library makes of all tokens: the first blank of an
 answer is kept, and so is one behind a special token that is not written.  So tokens are
 decoded with some of those before them, and what later tokens may change is held back: bytes
-that are no whole character yet, and blanks that the library takes away before some marks.
+that are not a whole character yet, and blanks that the library takes away before some marks.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import json
 import re
 from typing import Any
 
-#: What a tokenizer writes for bytes that are no whole character yet.
+#: What a tokenizer writes for bytes that are not a whole character yet.
 _INCOMPLETE = '\ufffd'
 #: Beginnings of what the library writes without its first blank, where it does so at all.
 _BEFORE_MARKS = (' ', " '", ' n', " n'", " 'v", " 'r")
@@ -68,7 +68,7 @@ def token_texts(tokenizer: Any, skip_special: bool = True) -> TokenTexts:
 
 def token_bytes(tokenizer: Any) -> Callable[[int], bytes]:
     """
-    Return what says which bytes a token adds to a text, also where it is no whole character.
+    Return what says which bytes a token adds to a text, also where it is not a whole character.
 
     Tokens of bytes say so by their names; others are decoded behind one that is known.
     """

@@ -38,7 +38,7 @@ _STATED = ('model_type', 'num_hidden_layers', 'hidden_size', 'num_attention_head
 
 
 class ImportModelError(ValueError):
-    """A folder or file that is no model which can be taken; the text names cause and fix."""
+    """A folder or file that is not a model which can be taken; the text names cause and fix."""
 
 
 @dataclass(frozen=True)

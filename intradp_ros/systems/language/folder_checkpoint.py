@@ -56,7 +56,7 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
     Raises
     ------
     ImportModelError, FamilyError
-        If it is no model that can be taken.
+        If it is not a model that can be taken.
 
     """
     raw = _config(folder)

@@ -62,7 +62,7 @@ def gguf_checkpoint(path: Path) -> Checkpoint:
     Raises
     ------
     ImportModelError, FamilyError
-        If it is no model that can be taken.
+        If it is not a model that can be taken.
     MissingPackageError
         If gguf is not installed.
 

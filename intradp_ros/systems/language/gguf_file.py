@@ -82,7 +82,7 @@ def read_gguf(path: Path) -> Mapping[str, Stored]:
     Raises
     ------
     ImportModelError
-        If it is no GGUF file, or has a tensor that is not whole, or of a type that is not known.
+        If it is not a GGUF file, or has a tensor that is cut off or of an unknown type.
     OSError
         If it cannot be read.
 

@@ -65,7 +65,7 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None, name:
     Raises
     ------
     ImportModelError, FamilyError
-        If it is no such model, or of a family that is not supported.
+        If it is not such a model, or of a family that is not supported.
     MissingPackageError
         If a package is missing.
 

@@ -276,5 +276,5 @@ def _some(items: Any, most: int) -> list[Any]:
 
 def _count(item: Any, most: int, least: int = 1) -> int:
     if type(item) is not int or not least <= item <= most:
-        raise ManifestError(f'{str(item)[:40]!r} is no whole number in {least}..{most}')
+        raise ManifestError(f'{str(item)[:40]!r} is not a whole number in {least}..{most}')
     return item

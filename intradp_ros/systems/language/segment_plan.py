@@ -186,7 +186,7 @@ def parse_plan(data: Any) -> SegmentPlan:
         blocks = _count(data['blocks'], 2 * MAX_LAYERS)
         steps = data.get('steps', [])
         if not isinstance(steps, list) or len(steps) > MAX_STEPS:
-            raise PlanError(f'steps that are no list of at most {MAX_STEPS}')
+            raise PlanError(f'steps that are not a list of at most {MAX_STEPS}')
         cache, keeps = data.get('cache', ''), data.get('keeps', False)
         return SegmentPlan(
             _name(data['model']), _name(data['head']), blocks, _slots(data['slots'], blocks),
@@ -204,7 +204,7 @@ def _plain(slots: Slots) -> dict[str, list[list[int]]]:
 
 def _slots(data: Any, blocks: int) -> Slots:
     if not isinstance(data, dict) or len(data) > MAX_PEERS:
-        raise PlanError(f'slots that are no table of at most {MAX_PEERS} devices')
+        raise PlanError(f'slots that are not a table of at most {MAX_PEERS} devices')
     if sum(len(slot) for own in data.values() for slot in own) != blocks:
         raise PlanError(f'the {blocks} blocks of the model are not each placed once')
     return {_name(name): tuple(tuple(_count(block, blocks - 1, 0) for block in slot)
@@ -213,11 +213,11 @@ def _slots(data: Any, blocks: int) -> Slots:
 
 def _name(item: Any) -> str:
     if not isinstance(item, str) or not 1 <= len(item) <= MAX_NAME:
-        raise PlanError(f'{str(item)[:40]!r} is no name')
+        raise PlanError(f'{str(item)[:40]!r} is not a name')
     return item
 
 
 def _count(item: Any, most: int, least: int = 1) -> int:
     if type(item) is not int or not least <= item <= most:
-        raise PlanError(f'{str(item)[:40]!r} is no whole number in {least}..{most}')
+        raise PlanError(f'{str(item)[:40]!r} is not a whole number in {least}..{most}')
     return item

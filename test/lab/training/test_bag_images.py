@@ -146,8 +146,8 @@ def test_labels_come_from_a_table(tmp_path: Path) -> None:
     for text, reason in (('', '{}'), ('time,label\n1,2\n', 'first line'),
                          ('stamp,label\n1,door\n', 'line 2: .*door'),
                          ('stamp,label\n1\n', 'first line'),
-                         ('stamp,label\n1,2\n1.0e9,2\n', 'line 3: .*no stamp'),
-                         ('stamp,label\n1.0123456789,2\n', 'no stamp')):
+                         ('stamp,label\n1,2\n1.0e9,2\n', 'line 3: .*not a stamp'),
+                         ('stamp,label\n1.0123456789,2\n', 'not a stamp')):
         path.write_text(text)
         if not text:
             assert labels_of_csv(path) == {}

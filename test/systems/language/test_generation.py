@@ -74,7 +74,7 @@ def answered(folder: Path, tmp_path: Path, config: Mapping[str, Any], request: T
 
 CONFIGS: dict[str, Any] = {
     'a second end': lambda made: {'eos_token_id': [0, made[6]]},
-    'an end that is no list': lambda made: {'eos_token_id': made[4]},
+    'an end that is not a list': lambda made: {'eos_token_id': made[4]},
     'an end of the padding': lambda made: {'eos_token_id': [0, 410]},
     'a token that is padding': lambda made: {'pad_token_id': made[3]},
     'suppressed': lambda made: {'suppress_tokens': sorted({*made[:5], 410})},

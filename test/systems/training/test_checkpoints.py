@@ -110,7 +110,7 @@ def changed(path, tmp_path, **facts):
     ({'p:first.weight': torch.zeros(6, 7).double()}, 'another network'),
     ({'p:first.weight': torch.zeros(6, 6)}, 'another network'),
     ({'b:norm.running_var': None}, 'of norm.running_var it has nothing'),
-    ({'p:first.weight': torch.full((6, 6), float('nan')).double()}, 'no numbers'),
+    ({'p:first.weight': torch.full((6, 6), float('nan')).double()}, 'not numbers'),
     ({'o:first.weight:exp_avg': None}, 'another optimiser: of first.weight:exp_avg'),
     ({'o:first.weight:exp_avg': torch.zeros(3).double()}, 'another optimiser'),
     ({'o:first.weight:momentum_buffer': torch.zeros(6, 6).double()}, 'knows nothing'),
@@ -147,7 +147,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
     (tmp_path / 'large').touch()
     os.truncate(tmp_path / 'large', 1 << 42)
     (tmp_path / 'link').symlink_to(tmp_path / 'nowhere')
-    for name, reason in (('pipe', 'no file'), ('.', 'no file'), ('link', 'No such file'),
+    for name, reason in (('pipe', 'not a file'), ('.', 'not a file'), ('link', 'No such file'),
                          ('large', 'larger than the memory')):
         with pytest.raises(TaskError, match=reason):
             read_checkpoint(tmp_path / name)

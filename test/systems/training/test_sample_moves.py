@@ -112,7 +112,7 @@ def test_samples_go_from_where_they_lie():
     assert ' '.join(map(str, device_actions(plan, 'c'))) == 'I S U'
     assert ' '.join(map(str, device_actions(plan, 'a'))) == 'I F0 B0 F1 B1 S U'
     assert parse_plan(plan.to_json() | {'data': [['c', 1 << 30]]}).data == (('c', 1 << 30),)
-    with pytest.raises(PlanError, match='no number from 0 to'):
+    with pytest.raises(PlanError, match='not a number from 0 to'):
         parse_plan(plan.to_json() | {'data': [['c', 1 << 41]]})
     for data in ([['c', 0]], [['c', 5], ['c', 5]]):
         with pytest.raises(PlanError, match='each once'):

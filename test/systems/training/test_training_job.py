@@ -173,7 +173,7 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
 
 
 def wild(number: int) -> float:
-    """Return a rate with which weights are no numbers after round 13."""
+    """Return a rate with which weights are not numbers after round 13."""
     return 0.02 if number < 12 else 1e200
 
 
@@ -193,7 +193,7 @@ def test_a_training_that_diverges_ends_with_its_last_finite_state(
     said, found = str(raised.value), read_checkpoint(path)
     assert 'diverged: in round 13 the loss is nan' in said or 'in round 13 the loss is inf' in said
     assert f'{path} has round {found.round}: resume from it' in said
-    assert found.round in (12, 13), 'what was reached, unless it is no numbers itself'
+    assert found.round in (12, 13), 'what was reached, unless it is not numbers itself'
     assert all(bool(torch.isfinite(t).all()) for t in found.state.values())
     assert difference(found.state, after(task, found.round)) < 1e-10
     if save_every:

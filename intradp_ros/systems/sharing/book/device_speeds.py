@@ -90,7 +90,7 @@ class DeviceSpeeds:
         Return the factor about the time of an inference that began at `start`.
 
         It is the median of what was measured just before, in it, and just
-        after: what the device shows in this inference alone is no matter of its
+        after: what the device shows in this inference alone is not a matter of its
         speed.  None if what comes after is not known yet; if nothing was
         measured since, as `factor`.
         """

@@ -175,8 +175,8 @@ class RobotClient:
         Raises
         ------
         ValueError
-            If the inputs are not what the model was captured with, or there
-            is no such strategy.
+            If the inputs are not what the model was captured with, or the
+            strategy is not known.
 
         """
         self._check(inputs)

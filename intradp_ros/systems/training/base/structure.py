@@ -37,7 +37,7 @@ class Structure:
 
     @property
     def constants(self) -> list[Any]:
-        """Return the leaves that are no tensors."""
+        """Return the leaves that are not tensors."""
         return [leaf for leaf in self.leaves if leaf is not _TENSOR]
 
     def filled(self, tensors: Sequence[torch.Tensor]) -> Any:

@@ -96,7 +96,7 @@ def previous_of(path: Path) -> Path:
 
 def not_finite(state: Mapping[str, torch.Tensor], module: nn.Module | None = None) -> str:
     """
-    Return the name of a tensor of a state that holds values which are no numbers, or ''.
+    Return the name of a tensor of a state that holds values which are not numbers, or ''.
 
     Buffers may hold such from the beginning, as masks do: only what a module had finite counts,
     and none of them where no module is given.
@@ -157,7 +157,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     try:
         if path.exists() and not path.is_file():
-            raise TaskError(f'{path} is no file')
+            raise TaskError(f'{path} is not a file')
         with path.open('rb') as stream:
             most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
             if os.fstat(stream.fileno()).st_size > most:
@@ -165,7 +165,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             data = stream.read()
         told = file_facts(data, path)
         if told.get('format') != CHECKPOINT:
-            raise TaskError(f'{path} is no checkpoint of intradp train')
+            raise TaskError(f'{path} is not a checkpoint of intradp train')
         facts, state = json.loads(told['training']), load(data)
         noted = _content(told['training'], state)
         if told.get('content', noted) != noted or {*told} - {'format', 'training', 'content'}:
@@ -188,12 +188,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
             RecursionError) as error:
         raise TaskError(f'{path} cannot be read as a checkpoint: {error}') from None
     except Exception as error:  # safetensors raises its own kind
-        raise TaskError(f'{path} is no safetensors file: {error}') from None
+        raise TaskError(f'{path} is not a safetensors file: {error}') from None
 
 
 def newest_checkpoint(path: Path) -> tuple[Checkpoint, Path, str]:
     """
-    Read the checkpoint of a file, or the one before where that is no use.
+    Read the checkpoint of a file, or the one before where that is of no use.
 
     Return it, where it is, and why it is not the newest, '' if it is.
 
@@ -215,7 +215,7 @@ def newest_checkpoint(path: Path) -> tuple[Checkpoint, Path, str]:
 def _finite(path: Path) -> Checkpoint:
     found = read_checkpoint(path)
     if bad := not_finite(found.state):
-        raise TaskError(f'{bad} of {path} holds values that are no numbers: training has gone '
+        raise TaskError(f'{bad} of {path} holds values that are not numbers: training has gone '
                         'wrong before; go on from an older one')
     return found
 
@@ -263,7 +263,7 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
             raise TaskError(f'{what} {name[2:]} it has {has}, the task '
                             f'{tuple(tensor.shape)} {tensor.dtype}')
     if bad := not_finite({name: checkpoint.state[name] for name in wanted}, task.module):
-        raise TaskError(f'{bad} of the checkpoint holds values that are no numbers: training has '
+        raise TaskError(f'{bad} of the checkpoint holds values that are not numbers: training has '
                         'gone wrong before; go on from an older one')
     if others := sorted(name for name in checkpoint.state if name[:2] == 'o:' and
                         name not in wanted):

@@ -119,7 +119,7 @@ def _loss_not_proved(graph: LayerGraph, inputs: Tensors, targets: Tensors,
     given = tuple(x.detach().requires_grad_(value.gradient)
                   for x, value in zip(outputs, graph.cuts[-1])) + targets
     level, drawn, aside = logging.root.manager.disable, generators(), io.StringIO()
-    logging.disable(logging.CRITICAL)  # what cannot be exported is no trouble here
+    logging.disable(logging.CRITICAL)  # what cannot be exported does not matter here
     try:
         with contextlib.redirect_stdout(aside), contextlib.redirect_stderr(aside):
             found = not_proved(exported(Loss(), given).graph, plain=True) or _own_way_back(

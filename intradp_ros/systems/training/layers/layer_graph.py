@@ -244,7 +244,7 @@ def by_first_name(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def row_line(node: fx.Node) -> tuple[int, int] | None:
-    """Return a, b where a node is the number a x rows + b, None where it is no such number."""
+    """Return a, b where a node is the number a x rows + b, None where it is not such a number."""
     value = node.meta.get('val')
     return size_line(value) if isinstance(value, torch.SymInt) else None
 

@@ -153,7 +153,7 @@ class LayerTable:
         except TableError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise TableError(f'this is no layer table: {error!r}') from error
+            raise TableError(f'this is not a layer table: {error!r}') from error
 
 
 def _between(batches: Sequence[int], rows: Sequence[Row], samples: int,

@@ -165,7 +165,7 @@ def _remembered(optimiser: torch.optim.Optimizer) -> dict[str, str]:
 
 
 def _tensors(optimiser: torch.optim.Optimizer, parameter: nn.Parameter) -> dict[str, Any]:
-    """Return what is kept of a parameter; TaskError if that is no tensors."""
+    """Return what is kept of a parameter; TaskError if that is not made of tensors."""
     found = {}
     for key, value in optimiser.state.get(parameter, {}).items():
         if isinstance(value, torch.Tensor):

@@ -70,7 +70,7 @@ class Prepared:
         return plan_round(self.costs)
 
     def runnable(self, plan: HybridPlan) -> TrainingPlan:
-        """Return the plan that workers run; PlanError if shares are no whole grains."""
+        """Return the plan that workers run; PlanError if shares are not whole grains."""
         return runnable(self.costs, plan.stages, self.task)
 
     def stages(self, plan: TrainingPlan) -> tuple[HybridStage, ...]:

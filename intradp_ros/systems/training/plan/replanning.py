@@ -70,7 +70,7 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
     Raises
     ------
     PlanError
-        If shares are no whole grains.
+        If shares are not whole grains.
 
     """
     largest = -(-task.grains // task.micro_batches)
@@ -78,7 +78,7 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
     for stage in stages:
         shares = [(name, -(-samples // task.grain)) for name, samples in stage.shares if samples]
         if sum(count for _, count in shares) != (task.grains if of_round else largest):
-            raise PlanError(f'the shares {stage.shares} are no whole grains of {task.grain}')
+            raise PlanError(f'the shares {stage.shares} are not whole grains of {task.grain}')
         found.append(TrainingStage(stage.first, stage.last, tuple(shares)))
     seconds = min(judged(costs, stages).seconds, MOST_SECONDS)
     return TrainingPlan(tuple(found), task.grains, task.micro_batches, seconds, of_round,

@@ -286,7 +286,7 @@ class RoundCosts:
         """
         Return the samples of a pass that travel to the devices of the first stage, on average.
 
-        Samples are drawn from all data alike, wherever they lie: whoever needs them is no reason
+        Samples are drawn from all data alike, wherever they lie: who needs them is not a reason
         to draw others, or results would depend on the plan.
         """
         return {(giver, taker): samples * part for taker, samples in shares

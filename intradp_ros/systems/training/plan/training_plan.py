@@ -204,12 +204,12 @@ Planner = Callable[[tuple[str, ...], TrainingPlan | None], TrainingPlan | None]
 def read_number(value: Any, least: int = 0, most: int = 1 << 20) -> int:
     """Return a whole number of a plan; PlanError if it is none in these bounds."""
     if type(value) is not int or not least <= value <= most:
-        raise PlanError(f'{value!r:.40} is no number from {least} to {most}')
+        raise PlanError(f'{value!r:.40} is not a number from {least} to {most}')
     return value
 
 
 def read_text(value: Any, most: int = MOST_NAME) -> str:
     """Return a text of a plan, such as a name; PlanError if it is empty, too long or none."""
     if not isinstance(value, str) or not 0 < len(value) <= most:
-        raise PlanError(f'{value!r:.40} is no text of 1 to {most} characters')
+        raise PlanError(f'{value!r:.40} is not a text of 1 to {most} characters')
     return value

@@ -20,7 +20,7 @@ def site_address(given: str, towards: str = _ELSEWHERE) -> str:
     Raises
     ------
     ValueError
-        If what is given is no IP address.
+        If what is given is not an IP address.
 
     """
     if given:

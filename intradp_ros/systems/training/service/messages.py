@@ -42,14 +42,14 @@ def read_order(line: str) -> dict[str, Any]:
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MOST_COUNT:
-        raise ValueError(f'{value!r:.40} is no count')
+        raise ValueError(f'{value!r:.40} is not a count')
     return value
 
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
-        raise ValueError(f'{value!r:.40} is no number')
-    # A loss that is no finite number is news; such a norm, too.  Whole numbers may have any size.
+        raise ValueError(f'{value!r:.40} is not a number')
+    # A loss or norm that is not finite is reported, too.  Whole numbers may have any size.
     return float(value) if value != value or abs(value) <= MOST_NUMBER else math.inf
 
 
@@ -59,19 +59,19 @@ def _seconds(value: Any) -> float:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f'{value!r:.40} is no text')
+        raise ValueError(f'{value!r:.40} is not a text')
     return value[:MOST_TEXT]
 
 
 def _short(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MOST_VALUE or not value.isascii():
-        raise ValueError(f'{value!r:.40} is no short text')
+        raise ValueError(f'{value!r:.40} is not a short text')
     return value
 
 
 def _port(value: Any) -> int:
     if _count(value) >= 1 << 16:
-        raise ValueError(f'{value!r:.40} is no port')
+        raise ValueError(f'{value!r:.40} is not a port')
     return int(value)
 
 
@@ -82,13 +82,13 @@ def _place(value: Any) -> list[Any]:
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ValueError(f'{value!r:.40} is no digest')
+        raise ValueError(f'{value!r:.40} is not a digest')
     return value
 
 
 def _digests(value: Any) -> dict[int, str]:
     if not isinstance(value, dict) or len(value) > MOST_LAYERS:
-        raise ValueError('digests that are no short table')
+        raise ValueError('digests that are not a short table')
     return {_count(int(layer)): _digest(digest) for layer, digest in value.items()}
 
 
@@ -99,31 +99,31 @@ def _flag(value: Any) -> bool:
 def _plan(value: Any) -> list[int]:
     term, epoch = value
     if type(term) is not int or not 0 <= term < MAX_TERM:
-        raise ValueError(f'{term!r:.40} is no term')
+        raise ValueError(f'{term!r:.40} is not a term')
     return [term, _count(epoch)]
 
 
 def _layers(value: Any, most: int = MOST_LAYERS) -> list[int]:
     if not isinstance(value, list) or len(value) > most:
-        raise ValueError('layers that are no short list')
+        raise ValueError('layers that are not a short list')
     return [_count(layer) for layer in value]
 
 
 def _held(value: Any) -> dict[int, list[int]]:
     if not isinstance(value, dict) or len(value) > MOST_TAGS:
-        raise ValueError('tags that are no short table')
+        raise ValueError('tags that are not a short table')
     return {_count(int(tag)): _layers(layers) for tag, layers in value.items()}
 
 
 def _names(value: Any) -> list[str]:
     if not isinstance(value, list) or len(value) > MOST_TAGS:
-        raise ValueError('names that are no short list')
+        raise ValueError('names that are not a short list')
     return [_text(name) for name in value]
 
 
 def _moves(value: Any) -> list[list[Any]]:
     if not isinstance(value, list) or len(value) > MOST_MOVES:
-        raise ValueError('moves that are no short list')
+        raise ValueError('moves that are not a short list')
     return [[_text(source), _text(target), _layers(layers)] for source, target, layers in value]
 
 

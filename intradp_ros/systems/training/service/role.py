@@ -424,7 +424,7 @@ def state_name(session: TrainingSession) -> str:
 
 
 def read_state_name(name: str) -> tuple[bool, int, str] | None:
-    """Return whether a training is paused, its number and its task; None if it is no such name."""
+    """Return whether a training is paused, its number and its task; None for another name."""
     state, _, rest = name.partition(' ')
     number, _, task = rest.partition(' ')
     if state not in ('paused', 'training') or not number.isdecimal() or len(number) > 16 \

@@ -107,7 +107,7 @@ def _facts(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > MOST_FACTS or not all(
             isinstance(text, str) and len(name) <= MOST_NAME and len(text) <= MOST_TEXT
             for name, text in value.items()):
-        raise PlanError('facts of a task that are no short table of short texts')
+        raise PlanError('facts of a task that are not a short table of short texts')
     return value
 
 

@@ -160,7 +160,7 @@ class TrainingJob:
     Raises
     ------
     TaskError
-        If it is to resume from what is no checkpoint of this task.
+        If it is to resume from what is not a checkpoint of this task.
 
     Attributes
     ----------
@@ -314,12 +314,12 @@ class TrainingJob:
         self._save(state, tag, done=False)
 
     def _check_finite(self, state: Mapping[str, torch.Tensor], number: int) -> None:
-        """Let training fail where a state holds values that are no numbers."""
+        """Let training fail where a state holds values that are not numbers."""
         assert self._fleet is not None
         if bad := not_finite(state, self._prepared.task.module):
             self._fleet.trainer.commit.phase = Phase.FAILED
             raise TrainingError(f'training has diverged: at round {number} {bad} holds values '
-                                'that are no numbers')
+                                'that are not numbers')
 
     def _paused(self, commit: RoundCommit, number: int) -> bool:
         """Show that it is paused; return whether that is over."""
