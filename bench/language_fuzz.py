@@ -32,7 +32,7 @@ from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.web.access import Guard
+from intradp_ros.web.access import Clients, Guard
 from intradp_ros.web.openai_api import openai_app
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / 'test'))  # small random models
@@ -68,7 +68,8 @@ def fuzz(folder: Path, scale: float) -> dict[str, Any]:
 
 def fuzz_endpoint(model: Any, count: int) -> dict[str, Any]:
     """Send bodies of all kinds through the application, without sockets; count the answers."""
-    app, source = Guard(openai_app(model), None, ClientRates(1e9, 1 << 30)), random.Random(0)
+    app = Guard(openai_app(model), Clients(None, ClientRates(1e9, 1 << 30)))
+    source = random.Random(0)
     statuses: dict[str, int] = {}
     good: dict[str, Any] = {
         'model': model.name, 'messages': [{'role': 'user', 'content': 'hello'}],

@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
             prepare_process(args.threads)
         with local_language(args, out) as (local, _):
             local.head.prepare()
-            app = access.Guard(api.openai_app(local.head), keys,
-                               ClientRates(args.rate, max(1, round(2 * args.rate))))
+            app = access.Guard(api.openai_app(local.head), access.Clients(
+                keys, ClientRates(args.rate, max(1, round(2 * args.rate)))))
             running = server.WebServer(app, args.address, args.port)  # OSError: the port is taken
             try:
                 out.show(f'{local.head.name} at {running.url}/v1; Ctrl-C ends')

@@ -66,6 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
     parser.add_argument('--rate', type=float, default=100.0, metavar='N', help='connections, and '
                         'requests over HTTP, a second of each client (default %(default)s)')
+    parser.add_argument('--grpc', type=int, metavar='PORT', help='serve the Open Inference '
+                        'Protocol over gRPC, too, at this port')
     parser.add_argument('--logs', type=Path, metavar='FOLDER', help='for logs of executors')
 
 
@@ -97,15 +99,20 @@ def run(args: argparse.Namespace) -> int:
         local = LocalSite(name, services, list(sites), SiteSettings(
             executors, args.threads, args.compute, args.logs), lanes=lanes)
         try:
-            server = app.serve(local.gateway, args.address, port, keys, args.rate)
+            clients = app.site_clients(keys, args.rate)
+            server = app.serve(local.gateway, args.address, port, clients=clients)
+            grpc = _grpc(local.gateway, args.address, args.grpc, clients) if args.grpc else None
             connected = links.SiteLinks(local.gateway, {
                 site: device.gateway for site, device in sites.items() if site != name}, key)
-            out.show(f'site {name} at {server.url}; services: '
+            also = f', gRPC at port {args.grpc}' if grpc else ''
+            out.show(f'site {name} at {server.url}{also}; services: '
                      f'{", ".join(service.name for service in services)}; Ctrl-C ends')
             try:
                 threading.Event().wait()
             finally:
                 connected.close()
+                if grpc:
+                    grpc.close()
                 server.close()
         finally:
             local.close()
@@ -121,6 +128,14 @@ def modules() -> tuple[Any, Any, Any]:
         raise CommandError(f'serving needs the package {error.name}: '
                            f'{pip_install("serving")}') from error
     return access, app, links
+
+
+def _grpc(gateway: Any, address: str, port: int, clients: Any) -> Any:
+    try:
+        module = importlib.import_module('intradp_ros.web.inference_grpc')
+    except ModuleNotFoundError as error:
+        raise CommandError(str(error)) from error
+    return module.InferenceGrpc(gateway, address, port, clients)
 
 
 def _key(path: Path | None) -> str:

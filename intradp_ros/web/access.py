@@ -20,6 +20,7 @@ import json
 from pathlib import Path
 import re
 import stat
+import threading
 import time
 from typing import Any
 
@@ -136,23 +137,99 @@ class GuardLimits:
 _ANY = RouteLimits()
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request is not taken: a status of HTTP, the cause, a text, seconds to wait."""
+
+    status: int
+    cause: str
+    text: str
+    wait: float = 0.0
+
+
+class Clients:
+    """
+    Who is there, and how much of each client: one of them for the servers of all protocols.
+
+    Called from any thread.  What is not taken is counted by cause, in `rejected`.
+    """
+
+    def __init__(self, keys: ApiKeys | None, rates: ClientRates,
+                 limits: GuardLimits | None = None) -> None:
+        self._keys, self._rates = keys, rates
+        self.limits = limits or GuardLimits()
+        self._lock = threading.Lock()
+        self._in_flight: Counter[str] = Counter()
+        self._held = 0
+        self.rejected: dict[str, int] = {}
+
+    def enter(self, address: str, authorization: str, is_open: bool = False,
+              ) -> tuple[str, Refusal | None]:
+        """Return who asks, and why that is not taken; else it is in flight until `leave`."""
+        with self._lock:
+            client, refused = self._judged(group(address), authorization, is_open)
+            self._in_flight[client] += refused is None
+        return client, refused
+
+    def leave(self, client: str) -> None:
+        """Note that a request is over."""
+        with self._lock:
+            self._in_flight[client] -= 1
+            if not self._in_flight[client]:
+                del self._in_flight[client]
+
+    def hold(self, count: int) -> Refusal | None:
+        """Hold bytes of a body, until they are held no more by a negative count."""
+        with self._lock:
+            if count > 0 and self._held + count > self.limits.held:
+                return Refusal(503, 'held', f'bodies of {self.limits.held} bytes are held', 1.0)
+            self._held += count
+        return None
+
+    def reject(self, cause: str) -> None:
+        """Count what is not taken."""
+        with self._lock:
+            self.rejected[cause] = self.rejected.get(cause, 0) + 1
+
+    def _judged(self, client: str, authorization: str, is_open: bool,
+                ) -> tuple[str, Refusal | None]:
+        if self._keys is not None and not is_open:
+            known = self._keys.client(authorization)
+            if known is None:
+                # strangers share the buckets of their addresses: guessing keys is slow
+                wait = self._rates.wait(f'stranger {client}', time.monotonic())
+                return client, Refusal(
+                    429 if wait else 401, 'no_key',
+                    'a valid API key is needed: Authorization: Bearer KEY', wait)
+            client = known
+        elif self._keys is not None:
+            client = f'stranger {client}'
+        if wait := self._rates.wait(client, time.monotonic()):
+            return client, Refusal(429, 'rate', f'too many requests of {client}', wait)
+        if self._in_flight[client] >= self.limits.in_flight:
+            return client, Refusal(429, 'in_flight', f'{self.limits.in_flight} requests of '
+                                   f'{client} are in flight', 1.0)
+        return client, None
+
+
 class Guard:
     """
     An ASGI application around another one, for HTTP and web sockets: keys, rates, sizes.
 
     The inner one finds the client's name in ``scope['client_name']``, and in ``scope['came']``
     when the request came, by time.monotonic().  `open_paths`
-    need no key, and take no body.  What is not taken is counted by cause.
+    need no key, and take no body.  Servers may share `clients`.
     """
 
-    def __init__(self, app: App, keys: ApiKeys | None, rates: ClientRates,
-                 open_paths: frozenset[str] = frozenset({'/health'}),
-                 limits: GuardLimits | None = None) -> None:
-        self._app, self._keys, self._rates, self._open = app, keys, rates, open_paths
-        self._limits = limits or GuardLimits()
-        self._in_flight: Counter[str] = Counter()
-        self._held = 0
-        self.rejected: dict[str, int] = {}
+    def __init__(self, app: App, clients: Clients,
+                 open_paths: frozenset[str] = frozenset({'/health'})) -> None:
+        self._app, self.clients, self._open = app, clients, open_paths
+        self._limits = clients.limits
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Return how many requests were not taken, by cause."""
+        return self.clients.rejected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer why not."""
@@ -160,47 +237,27 @@ class Guard:
             await self._app(scope, receive, send)
             return
         came = time.monotonic()
-        client, refused = self._judged(scope)
-        if refused is not None:
-            await _discard(scope, receive)
-            await self._reject(scope, send, refused)
-            return
-        self._in_flight[client] += 1
+        is_open = scope['path'] in self._open
+        client, refused = self.clients.enter(
+            str((scope.get('client') or ('local', 0))[0]),
+            _header(scope, b'authorization').decode('latin-1'), is_open)
+        entered = refused is None
         try:
+            if entered and is_open and (_header(scope, b'content-length') not in (b'', b'0')
+                                        or _header(scope, b'transfer-encoding')):
+                refused = Refusal(413, 'size', f'{scope["path"]} takes no body')
+            if refused is not None:
+                await _discard(scope, receive)
+                await self._reject(scope, send, refused)
+                return
             scope = {**scope, 'client_name': client, 'came': came}
             if scope['type'] == 'websocket':
                 await self._app(scope, *self._of_socket(scope, receive, send))
             else:
                 await self._pass_on(scope, receive, send)
         finally:
-            self._in_flight[client] -= 1
-            if not self._in_flight[client]:
-                del self._in_flight[client]
-
-    def _judged(self, scope: Scope) -> tuple[str, _Refusal | None]:
-        """Return who asks, and why that is not taken."""
-        client = group(str((scope.get('client') or ('local', 0))[0]))
-        is_open = scope['path'] in self._open
-        if self._keys is not None and not is_open:
-            known = self._keys.client(_header(scope, b'authorization').decode('latin-1'))
-            if known is None:
-                # strangers share the buckets of their addresses: guessing keys is slow
-                wait = self._rates.wait(f'stranger {client}', time.monotonic())
-                return client, _Refusal(
-                    429 if wait else 401, 'no_key',
-                    'a valid API key is needed: Authorization: Bearer KEY', wait)
-            client = known
-        elif self._keys is not None:
-            client = f'stranger {client}'
-        if wait := self._rates.wait(client, time.monotonic()):
-            return client, _Refusal(429, 'rate', f'too many requests of {client}', wait)
-        if self._in_flight[client] >= self._limits.in_flight:
-            return client, _Refusal(429, 'in_flight', f'{self._limits.in_flight} requests of '
-                                    f'{client} are in flight', 1.0)
-        if is_open and (_header(scope, b'content-length') not in (b'', b'0')
-                        or _header(scope, b'transfer-encoding')):
-            return client, _Refusal(413, 'size', f'{scope["path"]} takes no body')
-        return client, None
+            if entered:
+                self.clients.leave(client)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         limits = self._limits.of(scope['path'])
@@ -210,7 +267,7 @@ class Guard:
             length = limits.body + 1
         body = bytearray()
         try:
-            refused: _Refusal | None = _Refusal(
+            refused: Refusal | None = Refusal(
                 413, 'size', f'a body of at most {limits.body} bytes, sent within '
                 f'{limits.seconds:g} s, is taken')
             if length <= limits.body:
@@ -231,22 +288,21 @@ class Guard:
                 return {'type': 'http.request', 'body': bytes(body), 'more_body': False}
             await self._app(scope, again, send)
         finally:
-            self._held -= len(body)
+            self.clients.hold(-len(body))
 
     async def _read(self, receive: Receive, body: bytearray, most: int,
-                    too_large: _Refusal | None) -> _Refusal | None:
+                    too_large: Refusal | None) -> Refusal | None:
         """Read a body; return why it is not taken, such as a client that has gone."""
         while True:
             message = await receive()
             if message['type'] == 'http.disconnect':
-                return _Refusal(400, 'gone', 'the client has gone')
+                return Refusal(400, 'gone', 'the client has gone')
             part = message.get('body', b'')
             if len(body) + len(part) > most:
                 return too_large
-            if self._held + len(part) > self._limits.held:
-                return _Refusal(503, 'held', f'bodies of {self._limits.held} bytes are held', 1.0)
+            if refused := self.clients.hold(len(part)):
+                return refused
             body += part
-            self._held += len(part)
             if not message.get('more_body'):
                 return None
 
@@ -261,7 +317,7 @@ class Guard:
                 return message
             text, data = message.get('text'), message.get('bytes') or b''
             if len(text.encode('utf-8', 'replace') if text else data) > most:
-                self._count('size')
+                self.clients.reject('size')
                 await sent({'type': 'websocket.close', 'code': TOO_LARGE,
                             'reason': f'messages of at most {most} bytes are taken'})
                 return {'type': 'websocket.disconnect', 'code': TOO_LARGE}
@@ -276,8 +332,8 @@ class Guard:
                 await send(message)
         return received, sent
 
-    async def _reject(self, scope: Scope, send: Send, refused: _Refusal) -> None:
-        self._count(refused.cause)
+    async def _reject(self, scope: Scope, send: Send, refused: Refusal) -> None:
+        self.clients.reject(refused.cause)
         kind = 'http.response'
         if scope['type'] == 'websocket':
             kind = 'websocket.http.response'
@@ -291,17 +347,6 @@ class Guard:
         await send({'type': f'{kind}.body', 'body': json.dumps(
             {'error': {'message': refused.text, 'type': 'invalid_request_error', 'param': None,
                        'code': refused.cause}}).encode()})
-
-    def _count(self, cause: str) -> None:
-        self.rejected[cause] = self.rejected.get(cause, 0) + 1
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    status: int
-    cause: str
-    text: str
-    wait: float = 0.0
 
 
 async def _discard(scope: Scope, receive: Receive) -> None:

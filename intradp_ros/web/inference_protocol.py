@@ -28,7 +28,6 @@ MAX_PRIORITY = 1000
 DATATYPES = {'bool': 'BOOL', 'float16': 'FP16', 'float32': 'FP32', 'float64': 'FP64',
              **{f'{kind}{bits}': f'{kind.upper()}{bits}'
                 for kind in ('int', 'uint') for bits in (8, 16, 32, 64)}}
-_DTYPES = {datatype: np.dtype(name) for name, datatype in DATATYPES.items()}
 _NUMBERS = frozenset({bool, int, float})
 
 
@@ -81,10 +80,9 @@ def infer_body(body: bytes, header: int | None, inputs: Sequence[TensorSpec]) ->
     if not isinstance(identity, str) or len(identity) > 256:
         raise ProtocolError('id: send a text of at most 256 characters')
     return InferBody(
-        tensors, identity, _timeout(parameters.get('timeout')),
-        _priority(parameters.get('priority', 0)),
-        bool(inputs) and all(tensors[s.name].ndim == len(s.shape) + 1 for s in inputs),
-        _wanted(said), parameters.get('binary_data_output') is True)
+        tensors, identity, seconds_of(parameters.get('timeout')),
+        priority_of(parameters.get('priority', 0)),
+        is_batched(tensors, inputs), _wanted(said), parameters.get('binary_data_output') is True)
 
 
 def _parameters(said: Mapping[str, Any], place: str, known: Sequence[str]) -> Mapping[str, Any]:
@@ -98,8 +96,8 @@ def _parameters(said: Mapping[str, Any], place: str, known: Sequence[str]) -> Ma
     return found
 
 
-def _timeout(value: Any) -> float:
-    """Return seconds; none and 0 set no limit for the request."""
+def seconds_of(value: Any) -> float:
+    """Return the seconds of a ``timeout``; none and 0 set no limit."""
     if value is None or value == 0:
         return math.inf
     if type(value) not in (int, float) or not 0 < value <= 1e15:
@@ -107,7 +105,8 @@ def _timeout(value: Any) -> float:
     return float(value) / 1e6
 
 
-def _priority(value: Any) -> int:
+def priority_of(value: Any) -> int:
+    """Return a ``priority``; ProtocolError if it is not one."""
     if type(value) is not int or abs(value) > MAX_PRIORITY:
         raise ProtocolError(f'priority {str(value)[:40]!r}: send a whole number from '
                             f'-{MAX_PRIORITY} to {MAX_PRIORITY}')
@@ -137,19 +136,12 @@ def _tensors(said: Mapping[str, Any], rest: memoryview, specs: Mapping[str, Tens
     for entry in _entries(said, 'inputs', 64):
         name = entry['name']
         place = f'input {name[:80]!r}'
-        spec = specs.get(name)
-        if spec is None:
-            raise ProtocolError(f'{place} is not taken; taken are {", ".join(specs)}')
-        dtype, shape = _DTYPES.get(str(entry.get('datatype'))), entry.get('shape')
-        if dtype is None or dtype.name != spec.dtype:
-            raise ProtocolError(f'{place} has datatype {str(entry.get("datatype"))[:20]!r}: send '
-                                f'{DATATYPES[spec.dtype]}')
-        if shape not in (list(spec.shape), [1, *spec.shape]) \
-                or not all(type(n) is int for n in shape):
-            raise ProtocolError(f'{place} has shape {str(shape)[:80]}: send {list(spec.shape)}')
+        shape = entry.get('shape')
+        spec = spec_of(name, entry.get('datatype'), shape, specs)
+        dtype = np.dtype(spec.dtype)
         size = _parameters(entry, place, ('binary_data_size',)).get('binary_data_size')
         if size is None:
-            values = _values(entry.get('data'), dtype, math.prod(shape), place)
+            values = values_of(entry.get('data'), dtype, math.prod(spec.shape), place)
         elif size != spec.nbytes or 'data' in entry or len(rest) < spec.nbytes:
             raise ProtocolError(f'{place}: binary_data_size {str(size)[:20]}, {len(rest)} bytes '
                                 f'follow: send {spec.nbytes} bytes, and no "data"')
@@ -159,13 +151,54 @@ def _tensors(said: Mapping[str, Any], rest: memoryview, specs: Mapping[str, Tens
         found[name] = values.reshape(shape)
     if len(rest):
         raise ProtocolError(f'{len(rest)} bytes follow the tensors')
-    for name in specs:
-        if name not in found:
-            raise ProtocolError(f'input {name!r} is missing')
+    check_all(found, specs)
     return found
 
 
-def _values(data: Any, dtype: np.dtype[Any], count: int, place: str) -> Any:
+def spec_of(name: str, datatype: Any, shape: Any, specs: Mapping[str, TensorSpec]) -> TensorSpec:
+    """Return the spec of an input; ProtocolError if there is none, or it is another."""
+    place, spec = f'input {name[:80]!r}', specs.get(name)
+    if spec is None:
+        raise ProtocolError(f'{place} is not taken; taken are {", ".join(specs)}')
+    if not isinstance(datatype, str) or datatype != DATATYPES[spec.dtype]:
+        raise ProtocolError(f'{place} has datatype {str(datatype)[:20]!r}: send '
+                            f'{DATATYPES[spec.dtype]}')
+    if shape not in (list(spec.shape), [1, *spec.shape]) \
+            or not all(type(n) is int for n in shape):
+        raise ProtocolError(f'{place} has shape {str(shape)[:80]}: send {list(spec.shape)}')
+    return spec
+
+
+def check_all(found: Mapping[str, Any], specs: Mapping[str, TensorSpec]) -> None:
+    """Raise ProtocolError if an input is missing."""
+    for name in specs:
+        if name not in found:
+            raise ProtocolError(f'input {name!r} is missing')
+
+
+def is_batched(tensors: Tensors, inputs: Sequence[TensorSpec]) -> bool:
+    """Say whether all tensors have a first dimension of 1: so do the outputs then."""
+    return bool(inputs) and all(tensors[s.name].ndim == len(s.shape) + 1 for s in inputs)
+
+
+def wanted(asked: Mapping[str, bool], tensors: Tensors) -> Mapping[str, bool]:
+    """Return the outputs that are asked for; ProtocolError if there is no such one."""
+    for name in asked:
+        if name not in tensors:
+            raise ProtocolError(f'output {name[:80]!r} is not given; given are '
+                                f'{", ".join(tensors)}')
+    return asked
+
+
+def figures(end: InferEnd) -> dict[str, Any]:
+    """Return what an answer says of itself, as parameters."""
+    times = {'queue': end.queue, 'compute': end.compute, 'predicted': end.predicted,
+             'finished': end.finished}
+    return {'site': end.site, 'batch': end.batch, **{
+        f'{key}_ms': 1e3 * float(value) for key, value in times.items() if math.isfinite(value)}}
+
+
+def values_of(data: Any, dtype: np.dtype[Any], count: int, place: str) -> Any:
     """Return numbers of lists of any levels; each has to be one of the dtype."""
     values = data if isinstance(data, list) else None
     for _ in range(MAX_LEVELS):
@@ -206,13 +239,10 @@ def answer(model: str, asked: InferBody, end: InferEnd) -> tuple[bytes, int | No
         If an output is asked for that there is not.
 
     """
-    wanted = asked.binary or dict.fromkeys(end.tensors, asked.binary_default)
     outputs, rest = [], list[bytes]()
-    for name, binary in wanted.items():
-        tensor = end.tensors.get(name)
-        if tensor is None:
-            raise ProtocolError(f'output {name[:80]!r} is not given; given are '
-                                f'{", ".join(end.tensors)}')
+    for name, binary in wanted(
+            asked.binary or dict.fromkeys(end.tensors, asked.binary_default), end.tensors).items():
+        tensor = end.tensors[name]
         entry: dict[str, Any] = {
             'name': name, 'datatype': DATATYPES[tensor.dtype.name],
             'shape': [1, *tensor.shape] if asked.batched else list(tensor.shape)}
@@ -222,10 +252,8 @@ def answer(model: str, asked: InferBody, end: InferEnd) -> tuple[bytes, int | No
         else:
             entry['data'] = tensor.reshape(-1).tolist()
         outputs.append(entry)
-    said = {'model_name': model, 'model_version': '1', 'parameters': {
-        'site': end.site, 'batch': end.batch, **{f'{key}_ms': 1e3 * value for key, value in (
-            ('queue', end.queue), ('compute', end.compute), ('predicted', end.predicted),
-            ('finished', end.finished)) if math.isfinite(value)}}, 'outputs': outputs}
+    said = {'model_name': model, 'model_version': '1', 'parameters': figures(end),
+            'outputs': outputs}
     if asked.id:
         said['id'] = asked.id
     head = json.dumps(said).encode()

@@ -10,8 +10,8 @@ from typing import Any
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.systems.serving.gateway import Gateway
-from intradp_ros.web.access import ApiKeys, Guard, GuardLimits, RouteLimits
-from intradp_ros.web.connections import App, Receive, Send
+from intradp_ros.web.access import ApiKeys, Clients, Guard, GuardLimits, RouteLimits
+from intradp_ros.web.connections import Receive, Send
 from intradp_ros.web.inference_routes import InferenceRoutes
 from intradp_ros.web.inference_routes import PATH as V2
 from intradp_ros.web.policy_socket import PolicySockets
@@ -72,10 +72,17 @@ async def _json(send: Send, status: int, body: Mapping[str, Any]) -> None:
     await send({'type': 'http.response.body', 'body': json.dumps(body).encode()})
 
 
+def site_clients(keys: ApiKeys | None, rate: float) -> Clients:
+    """Return the limits of clients; each may begin so many connections or requests a second."""
+    return Clients(keys, ClientRates(rate, max(1, round(4 * rate))), GuardLimits(
+        in_flight=256, routes={'/': RouteLimits(MAX_REQUEST, message=MAX_REQUEST),
+                               PATH: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)}))
+
+
 def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None,
-          rate: float = 100.0) -> WebServer:
+          rate: float = 100.0, *, clients: Clients | None = None) -> WebServer:
     """
-    Serve a gateway; `rate` is how many connections or requests over HTTP a client may begin.
+    Serve a gateway; `clients` take the place of what follows from `keys` and `rate`.
 
     Raises
     ------
@@ -83,9 +90,5 @@ def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None
         If the address or port cannot be had.
 
     """
-    app: App = Guard(ServingApp(gateway), keys, ClientRates(rate, max(1, round(4 * rate))),
-                     limits=GuardLimits(in_flight=256, routes={
-                         '/': RouteLimits(MAX_REQUEST, message=MAX_REQUEST),
-                         PATH: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)}))
-    return WebServer(app, address, port, web_sockets=WebSocketLimits(
-        MAX_MESSAGE, 32, PING, PONG))
+    return WebServer(Guard(ServingApp(gateway), clients or site_clients(keys, rate)), address,
+                     port, web_sockets=WebSocketLimits(MAX_MESSAGE, 32, PING, PONG))

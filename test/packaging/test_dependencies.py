@@ -20,6 +20,7 @@ from intradp_ros.core import extras
 DECLARED = declared()
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
 PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
+       'google': 'protobuf', 'grpc': 'grpcio',
        'pydantic': 'fastapi', 'sklearn': 'scikit-learn', 'starlette': 'fastapi'}
 ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
 #: Comes with an installation of ROS, and from no wheel.
@@ -27,7 +28,8 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 #: Where rqt is installed they are there; no robot needs them.
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
-EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'msgpack': 'serving', 'pydantic': 'web',
+EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'google': 'serving', 'grpc': 'serving',
+          'msgpack': 'serving', 'pydantic': 'web',
           'rosbags': 'training', 'starlette': 'web', 'uvicorn': 'web', 'websockets': 'web'}
 
 

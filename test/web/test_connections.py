@@ -25,7 +25,7 @@ import pytest
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Connections, group
-from intradp_ros.web.access import ApiKeys, Guard
+from intradp_ros.web.access import ApiKeys, Clients, Guard
 from intradp_ros.web.web_server import WebServer
 
 KEY, PATIENCE = 'k' * 32, 20.0
@@ -109,7 +109,7 @@ def server(tmp_path: Path) -> Iterator[WebServer]:
     file = tmp_path / 'keys'
     file.write_text(f'robot1 {KEY}\n')
     file.chmod(0o600)
-    server = WebServer(Guard(plain, ApiKeys.load(file), ClientRates(1e4, 10000)),
+    server = WebServer(Guard(plain, Clients(ApiKeys.load(file), ClientRates(1e4, 10000))),
                        '127.0.0.1', 0, limits=SMALL)
     yield server
     server.close()

@@ -21,7 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from intradp_ros.runtime.requests.admission import ClientRates
-from intradp_ros.web.access import ApiKeys, Guard, GuardLimits, RouteLimits
+from intradp_ros.web.access import ApiKeys, Clients, Guard, GuardLimits, RouteLimits
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 
 KEY, PATIENCE = 'a-key-of-enough-characters', 20.0
@@ -58,8 +58,8 @@ class Site:
                     await web_socket.send_bytes(await web_socket.receive_bytes())
             except WebSocketDisconnect:
                 pass
-        self.guard = Guard(app, ApiKeys.load(keys) if keys else None, ClientRates(1e3, 1000),
-                           limits=LIMITS)
+        self.guard = Guard(app, Clients(
+            ApiKeys.load(keys) if keys else None, ClientRates(1e3, 1000), LIMITS))
         self.server = WebServer(self.guard, '127.0.0.1', 0, web_sockets=WebSocketLimits(
             max_size=4000, ping_interval=pings, ping_timeout=pings))
 

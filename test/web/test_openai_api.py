@@ -20,7 +20,7 @@ import pytest
 
 from intradp_ros.runtime.requests.admission import ClientRates, Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Piece, TextEnd, TextRequest
-from intradp_ros.web.access import ApiKeys, check_address, Guard, MAX_BODY
+from intradp_ros.web.access import ApiKeys, check_address, Clients, Guard, MAX_BODY
 from intradp_ros.web.openai_api import openai_app
 from intradp_ros.web.web_server import WebServer
 
@@ -68,8 +68,8 @@ class Site:
 
     def __init__(self, keys: Path | None = None, rate: float = 1e3, burst: int = 1000) -> None:
         self.model = Speller()
-        self.guard = Guard(openai_app(self.model), ApiKeys.load(keys) if keys else None,
-                           ClientRates(rate, burst))
+        self.guard = Guard(openai_app(self.model), Clients(
+            ApiKeys.load(keys) if keys else None, ClientRates(rate, burst)))
         self.server = WebServer(self.guard, '127.0.0.1', 0)
         self.client = openai.OpenAI(base_url=f'{self.server.url}/v1', api_key=KEY, max_retries=0,
                                     timeout=PATIENCE)

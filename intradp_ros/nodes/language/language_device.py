@@ -24,7 +24,7 @@ from intradp_ros.runtime.requests.admission import AdmissionLimits, ClientRates
 from intradp_ros.runtime.requests.text_intake import TextIntake
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
-from intradp_ros.web.access import ApiKeys, check_address, Guard
+from intradp_ros.web.access import ApiKeys, check_address, Clients, Guard
 
 if TYPE_CHECKING:
     from intradp_ros.runtime.models.model import SharedModel
@@ -132,8 +132,8 @@ class LanguageDevice:
         from intradp_ros.web.openai_api import openai_app
         from intradp_ros.web.web_server import WebServer
         given = self._given
-        self._guard = Guard(openai_app(self._intake), self._keys,
-                            ClientRates(given['http_rate'], given['http_burst']))
+        self._guard = Guard(openai_app(self._intake), Clients(
+            self._keys, ClientRates(given['http_rate'], given['http_burst'])))
         try:
             self._server = WebServer(self._guard, given['http_address'], given['http_port'])
         except OSError as error:

@@ -1,0 +1,256 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The Open Inference Protocol v2 over gRPC: ``inference.GRPCInferenceService``, for Triton's clients.
+
+Calls are taken as streams of one message, so that keys and limits of clients are looked at before
+a body is read; what is compressed is refused by gRPC.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+import logging
+import math
+import threading
+import time
+from typing import Any
+from urllib.parse import unquote
+
+from intradp_ros.core.extras import pip_install
+from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.web.access import Clients
+from intradp_ros.web.inference_messages import (
+    answer_message,
+    CLASSES,
+    infer_message,
+    model_of,
+    PACKAGE,
+    parsed,
+    SERVICE,
+)
+from intradp_ros.web.inference_protocol import described, InferBody, ProtocolError
+from intradp_ros.web.inference_routes import LARGE, PATH
+
+try:
+    import grpc
+except ModuleNotFoundError as error:  # said with the command that brings it
+    raise ModuleNotFoundError(f'gRPC needs grpcio: {pip_install("serving")}',
+                              name='grpc') from error
+
+_LOG = logging.getLogger(__name__)
+#: Connections, calls in flight of all clients, bytes of headers, seconds without a call.
+CONNECTIONS, IN_FLIGHT, MAX_HEADERS, IDLE = 512, 1024, 8 << 10, 300.0
+#: Seconds that open calls have when the server closes.
+GRACE = 1.0
+_STATUS = {InferFate.REFUSED: grpc.StatusCode.UNAVAILABLE,
+           InferFate.LATE: grpc.StatusCode.DEADLINE_EXCEEDED,
+           InferFate.CANCELLED: grpc.StatusCode.CANCELLED}
+_OF_CLIENT = {401: grpc.StatusCode.UNAUTHENTICATED, 503: grpc.StatusCode.UNAVAILABLE}
+
+
+class _CallError(Exception):
+    """A call that gets a status in place of an answer; `more` are its trailing metadata."""
+
+    def __init__(self, status: grpc.StatusCode, text: str, more: Mapping[str, str] | None = None,
+                 ) -> None:
+        super().__init__(text)
+        self.status, self.more = status, more or {}
+
+
+class InferenceGrpc:
+    """Serves a gateway from when it is made until `close`, on a thread of its own."""
+
+    def __init__(self, gateway: Gateway, address: str, port: int, clients: Clients) -> None:
+        """
+        Bind and serve; port 0 takes a free one (`port` says which).
+
+        Raises
+        ------
+        OSError
+            If the address or port cannot be had.
+
+        """
+        self._gateway, self._clients = gateway, clients
+        self._limits = clients.limits.of(f'{PATH}/models')
+        self._services = {service.name: service for service in gateway.services}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name='grpc', daemon=True)
+        self._thread.start()
+        place = f'[{address}]:{port}' if ':' in address else f'{address}:{port}'
+        try:
+            self.port: int = asyncio.run_coroutine_threadsafe(
+                self._start(place), self._loop).result()
+        except (OSError, RuntimeError) as error:  # as grpc says it
+            self._end()
+            raise OSError(f'gRPC cannot listen on {place}: {error}') from None
+
+    async def _start(self, place: str) -> int:
+        self._server = grpc.aio.server(maximum_concurrent_rpcs=IN_FLIGHT, options=(
+            ('grpc.max_receive_message_length', self._limits.body),
+            ('grpc.max_send_message_length', -1), ('grpc.max_metadata_size', MAX_HEADERS),
+            ('grpc.absolute_max_metadata_size', MAX_HEADERS),
+            ('grpc.max_concurrent_streams', self._clients.limits.in_flight),
+            ('grpc.max_allowed_incoming_connections', CONNECTIONS),
+            ('grpc.max_connection_idle_ms', int(1e3 * IDLE)),
+            ('grpc.keepalive_time_ms', 20_000), ('grpc.keepalive_timeout_ms', 20_000),
+            # a small message may be gigabytes once it is decompressed
+            ('grpc.compression_enabled_algorithms_bitset', 1), ('grpc.so_reuseport', 0)))
+        calls: Mapping[str, Callable[[bytes, float, str, Any], Awaitable[bytes]]] = {
+            'ServerLive': self._live, 'ServerReady': self._ready, 'ModelReady': self._model_ready,
+            'ServerMetadata': self._metadata, 'ModelMetadata': self._model_metadata,
+            'ModelInfer': self._infer}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
+            f'{PACKAGE}.{SERVICE}', {name: grpc.stream_unary_rpc_method_handler(
+                self._guarded(call)) for name, call in calls.items()}),))
+        port: int = self._server.add_insecure_port(place)
+        if not port:
+            raise OSError('the address is in use, or not of this machine')
+        await self._server.start()
+        return port
+
+    def close(self) -> None:
+        """End open calls and free the port."""
+        asyncio.run_coroutine_threadsafe(self._server.stop(GRACE), self._loop).result()
+        self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _guarded(self, call: Callable[[bytes, float, str, Any], Awaitable[bytes]],
+                 ) -> Callable[[Any, Any], Awaitable[bytes]]:
+        """Return a call with the limits of clients around it."""
+        async def run(_: Any, context: Any) -> bytes:
+            came = time.monotonic()
+            headers = dict(context.invocation_metadata() or ())
+            client, refused = self._clients.enter(
+                _address(context.peer()), str(headers.get('authorization', '')))
+            held = 0
+            try:
+                if refused is None:
+                    body = await self._body(context)
+                    refused = self._clients.hold(len(body))
+                if refused is not None:
+                    self._clients.reject(refused.cause)
+                    raise _CallError(
+                        _OF_CLIENT.get(refused.status, grpc.StatusCode.RESOURCE_EXHAUSTED),
+                        refused.text, {'retry-after-ms': str(round(1e3 * refused.wait))}
+                        if refused.wait else {})
+                held = len(body)
+                return await call(body, came, client, context)
+            except ProtocolError as error:
+                await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            except _CallError as error:
+                await _abort(context, error.status, str(error), error.more)
+            finally:
+                self._clients.hold(-held)
+                if refused is None:
+                    self._clients.leave(client)
+            raise AssertionError('an aborted call goes on')
+        return run
+
+    async def _body(self, context: Any) -> bytes:
+        seconds = self._limits.seconds
+        try:
+            body = await asyncio.wait_for(context.read(), seconds)
+        except asyncio.TimeoutError:
+            self._clients.reject('size')
+            raise _CallError(grpc.StatusCode.DEADLINE_EXCEEDED,
+                             f'a body sent within {seconds:g} s is taken') from None
+        if not isinstance(body, bytes):
+            raise ProtocolError('the call brings no message')
+        return body
+
+    async def _live(self, body: bytes, *_: Any) -> bytes:
+        return _said('ServerLiveResponse', live=True)
+
+    async def _ready(self, body: bytes, *_: Any) -> bytes:
+        return _said('ServerReadyResponse',
+                     ready=any(self._gateway.specs(name) for name in self._services))
+
+    async def _metadata(self, body: bytes, *_: Any) -> bytes:
+        return _said('ServerMetadataResponse', name='intradp_ros', version='2')
+
+    async def _model_ready(self, body: bytes, *_: Any) -> bytes:
+        name = parsed('ModelReadyRequest', body).name
+        return _said('ModelReadyResponse', ready=self._gateway.specs(name) is not None)
+
+    async def _model_metadata(self, body: bytes, *_: Any) -> bytes:
+        asked = parsed('ModelMetadataRequest', body)
+        return _said('ModelMetadataResponse',
+                     **described(asked.name, *self._specs(asked.name, asked.version)))
+
+    def _specs(self, name: str, version: str = '') -> Any:
+        """Return what a model takes and gives."""
+        service = self._services.get(name)
+        if service is None or version not in ('', '1'):
+            raise _CallError(
+                grpc.StatusCode.NOT_FOUND, f'model {name[:64]!r}, version {version[:9] or 1}, is '
+                f'not served; there are {", ".join(self._services)}, of version 1')
+        found = self._gateway.specs(name) or service
+        if not found.inputs:
+            raise _CallError(grpc.StatusCode.UNAVAILABLE, f'model {name!r} is being loaded')
+        return found.inputs, found.outputs
+
+    async def _infer(self, body: bytes, came: float, client: str, context: Any) -> bytes:
+        """Answer a request; one whose client goes is withdrawn."""
+        name, version = model_of(body)
+        inputs, _ = self._specs(name, version)
+        said = infer_message(body, inputs) if len(body) < LARGE else \
+            await asyncio.to_thread(infer_message, body, inputs)
+        del body
+        end = await self._ended(name, said, came, client, context)
+        if end.fate is InferFate.IN_TIME:
+            return answer_message(name, said, end)
+        more = {'fate': end.fate.value, 'site': end.site}
+        if end.fate is InferFate.REFUSED and math.isfinite(end.retry_after):
+            more['retry-after-ms'] = f'{1e3 * end.retry_after:.3f}'
+        raise _CallError(_STATUS[end.fate], end.reason, more)
+
+    async def _ended(self, name: str, said: InferBody, came: float, client: str, context: Any,
+                     ) -> InferEnd:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[InferEnd] = loop.create_future()
+
+        def settle(end: InferEnd) -> None:
+            if not ended.done():
+                ended.set_result(end)
+
+        def heard(end: InferEnd) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and with it the client
+                loop.call_soon_threadsafe(settle, end)
+        limit = said.timeout if math.isfinite(said.timeout) else self._services[name].deadline
+        left = min(limit + came - time.monotonic(), _left(context))
+        withdraw = self._gateway.submit(InferRequest(
+            name, said.tensors, max(0.0, left), said.priority, client), heard)
+        try:
+            return await ended
+        finally:
+            withdraw()
+
+
+def _left(context: Any) -> float:
+    """Return the seconds that a client waits, infinite where it says none."""
+    left = context.time_remaining()
+    return math.inf if left is None else float(left)
+
+
+def _address(peer: str) -> str:
+    """Return the address of ``ipv4:1.2.3.4:567`` or ``ipv6:[::1]:567``."""
+    kind, _, place = unquote(peer).partition(':')
+    return place.rpartition(':')[0].strip('[]') if kind in ('ipv4', 'ipv6') else 'local'
+
+
+def _said(kind: str, **fields: Any) -> bytes:
+    data: bytes = CLASSES[kind](**fields).SerializeToString()
+    return data
+
+
+async def _abort(context: Any, status: Any, text: str, more: Mapping[str, str] | None = None,
+                 ) -> None:
+    await context.abort(status, text, tuple((more or {}).items()))

@@ -1,0 +1,252 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Triton's client over gRPC against a site, and strange calls."""
+from __future__ import annotations
+
+from contextlib import contextmanager
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from intradp_ros.systems.serving.executor import emulated_answer
+from intradp_ros.systems.serving.local_site import LocalSite
+from intradp_ros.systems.serving.service import parse_services
+from intradp_ros.web.access import ApiKeys
+from intradp_ros.web.serving_app import serve, site_clients
+
+grpc = pytest.importorskip('grpc')
+triton = pytest.importorskip('tritonclient.grpc')
+
+from intradp_ros.web.inference_grpc import InferenceGrpc  # noqa: E402
+from intradp_ros.web.inference_messages import CLASSES, infer_message, parsed  # noqa: E402
+from intradp_ros.web.inference_protocol import ProtocolError  # noqa: E402
+
+SERVICES = parse_services("""
+services:
+  pi0:
+    model: emulated
+    deadline: 2 s
+    inputs: {image: uint8 8x8x3, state: float32 4}
+    outputs: {actions: float32 5x2}
+    seconds: {1: 20 ms, 8: 48 ms}
+""")
+SPECS, KEY = SERVICES[0].inputs, 'k' * 32
+IMAGE, STATE = np.full((8, 8, 3), 3, np.uint8), np.zeros(4, np.float32)
+EXPECTED = emulated_answer(SERVICES[0], {'image': IMAGE, 'state': STATE})['actions']
+INFER = '/inference.GRPCInferenceService/ModelInfer'
+
+
+@contextmanager
+def site(keys=None, rate=100.0):
+    local = LocalSite('a', SERVICES, compiled=False)
+    clients = site_clients(keys, rate)
+    server = InferenceGrpc(local.gateway, '127.0.0.1', 0, clients)
+    end = time.monotonic() + 20
+    while local.gateway.specs('pi0') is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    try:
+        yield local.gateway, f'127.0.0.1:{server.port}', clients
+    finally:
+        server.close()
+        local.close()
+
+
+@pytest.fixture(scope='module')
+def running():
+    with site(rate=1e4) as found:
+        yield found
+
+
+def inputs(rows=()):
+    found = []
+    for name, tensor, kind in (('image', IMAGE, 'UINT8'), ('state', STATE, 'FP32')):
+        one = triton.InferInput(name, [*rows, *tensor.shape], kind)
+        one.set_data_from_numpy(tensor.reshape(*rows, *tensor.shape))
+        found.append(one)
+    return found
+
+
+def message(**change):
+    """Return a request as bytes; `raw`, `image` and `state` change its parts."""
+    raw = change.pop('raw', [IMAGE.tobytes(), STATE.tobytes()])
+    entries = [{'name': 'image', 'datatype': 'UINT8', 'shape': [8, 8, 3]},
+               {'name': 'state', 'datatype': 'FP32', 'shape': [4]}]
+    for entry in entries:
+        entry |= change.pop(entry['name'], {})
+    return CLASSES['ModelInferRequest'](**{
+        'model_name': 'pi0', 'inputs': entries, 'raw_input_contents': raw} | change
+        ).SerializeToString()
+
+
+def call(address, data, timeout=20.0, metadata=(), **more):
+    with grpc.insecure_channel(address, options=[('grpc.max_send_message_length', -1)]) as channel:
+        return channel.unary_unary(INFER)(data, timeout=timeout, metadata=metadata, **more)
+
+
+def problem(address, data, **more):
+    with pytest.raises(grpc.RpcError) as found:
+        call(address, data, **more)
+    return found.value.code(), found.value.details(), dict(found.value.trailing_metadata() or ())
+
+
+@pytest.mark.parametrize('rows', [(), (1,)])
+def test_clients_of_triton_are_answered(running, rows):
+    with triton.InferenceServerClient(running[1]) as client:
+        assert client.is_server_live() and client.is_server_ready()
+        assert client.is_model_ready('pi0') and not client.is_model_ready('none')
+        assert client.get_server_metadata().name == 'intradp_ros'
+        found = client.get_model_metadata('pi0', model_version='1').inputs[1]
+        assert (found.name, found.datatype, list(found.shape)) == ('state', 'FP32', [4])
+        for outputs in (None, [triton.InferRequestedOutput('actions')]):
+            result = client.infer('pi0', inputs(rows), outputs=outputs, request_id='x1',
+                                  timeout=1_500_000, priority=1, client_timeout=10.0)
+            np.testing.assert_array_equal(result.as_numpy('actions'),
+                                          EXPECTED.reshape(*rows, 5, 2))
+            said = result.get_response()
+            assert (said.id, said.model_name, said.parameters['site'].string_param) == (
+                'x1', 'pi0', 'a')
+            assert said.parameters['compute_ms'].double_param >= 20
+
+
+def test_refusals_say_why_and_when(running):
+    with triton.InferenceServerClient(running[1]) as client:
+        for more, reason in (({'timeout': 5000}, 'UNAVAILABLE.*would be late.*ms are left'),
+                             ({'outputs': [triton.InferRequestedOutput('x')]},
+                              "INVALID_ARGUMENT.*output 'x' is not given"),
+                             ({'sequence_id': 5}, "INVALID_ARGUMENT.*'sequence_"),
+                             ({'model_version': '2'}, 'NOT_FOUND.*version 2'),
+                             ({'parameters': {'color': 'red'}}, "'color' of the request: known")):
+            with pytest.raises(triton.InferenceServerException, match=reason):
+                client.infer('pi0', inputs(), **more)
+        with pytest.raises(triton.InferenceServerException, match="NOT_FOUND.*'none'"):
+            client.infer('none', inputs())
+        with pytest.raises(triton.InferenceServerException, match='UNIMPLEMENTED'):
+            client.get_model_config('pi0')
+    code, text, more = problem(running[1], message(parameters=[
+        {'key': 'timeout', 'value': {'int64_param': 5000}}]))
+    assert (more['fate'], more['site']) == ('refused', 'a')
+
+
+def test_a_request_has_no_more_time_than_its_client_waits(running):
+    before = running[0].described()['services']['pi0']
+    end = time.monotonic() + 20
+    while running[0].described()['services']['pi0']['refused'] == before['refused']:
+        problem(running[1], message(), timeout=0.015)  # a batch takes 20 ms
+        assert time.monotonic() < end
+    after = running[0].described()['services']['pi0']
+    assert (after['late'], after['cancelled']) == (before['late'], before['cancelled'])
+
+
+def test_a_client_that_goes_withdraws(running):
+    gateway, address, clients = running
+    before = gateway.described()['services']['pi0']['cancelled']
+    channel = grpc.insecure_channel(address)
+    calls = [channel.unary_unary(INFER).future(message()) for _ in range(20)]
+    end = time.monotonic() + 20
+    while not gateway.described()['services']['pi0']['in_flight']:
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    for one in calls:
+        one.cancel()
+    while gateway.described()['services']['pi0']['in_flight'] or clients._in_flight \
+            or gateway.described()['services']['pi0']['cancelled'] == before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    channel.close()
+    assert clients._held == 0
+
+
+def test_keys_and_rates_are_those_of_all_protocols(tmp_path):
+    path = tmp_path / 'keys.txt'
+    path.write_text(f'robot1 {KEY}\n')
+    path.chmod(0o600)
+    with site(ApiKeys.load(path), rate=1.0) as (gateway, address, clients):
+        assert problem(address, message())[0] is grpc.StatusCode.UNAUTHENTICATED
+        allowed = (('authorization', f'Bearer {KEY}'),)
+        server = serve(gateway, '127.0.0.1', 0, clients=clients)
+        for _ in range(4):  # the burst
+            assert call(address, message(), metadata=allowed)
+        code, text, more = problem(address, message(), metadata=allowed)
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and 'robot1' in text
+        assert int(more['retry-after-ms']) > 0
+        server.close()
+        assert clients.rejected == {'no_key': 1, 'rate': 1}
+
+
+def test_a_body_is_not_read_without_a_key(tmp_path):
+    path = tmp_path / 'keys.txt'
+    path.write_text(f'robot1 {KEY}\n')
+    path.chmod(0o600)
+    with site(ApiKeys.load(path)) as (_, address, _clients), \
+            grpc.insecure_channel(address) as channel:
+        never = threading.Event()
+
+        def body():
+            never.wait(20)
+            yield message()
+        calling = channel.stream_unary(INFER).future(body(), timeout=15)
+        assert calling.exception(10).code() is grpc.StatusCode.UNAUTHENTICATED
+        never.set()
+
+
+@pytest.mark.parametrize('change, reason', [
+    ({'state': {'shape': [5]}}, 'has shape'), ({'state': {'shape': [1 << 60]}}, 'has shape'),
+    ({'state': {'shape': [1] * 17}}, 'has shape'), ({'state': {'shape': []}}, 'has shape'),
+    ({'state': {'datatype': 'BYTES'}}, 'send FP32'), ({'state': {'datatype': ''}}, 'send FP32'),
+    ({'state': {'name': 'x'}}, 'not taken'), ({'state': {'name': 'image'}}, 'twice'),
+    ({'inputs': []}, 'raw_input_contents for 0'), ({'inputs': [], 'raw': []}, 'is missing'),
+    ({'raw': [b'x' * 192, b'x' * 15]}, '15 bytes'), ({'raw': [b'x' * 192]}, 'for 2 inputs'),
+    ({'raw': [], 'image': {'contents': {'int_contents': [1] * 192}}}, 'send raw.* uint_contents'),
+    ({'raw': [], 'image': {'contents': {'uint_contents': [256] * 192}}}, 'not UINT8'),
+    ({'raw': [], 'image': {'contents': {'uint_contents': [1] * 191}}}, 'list of 192'),
+    ({'raw': []}, 'no contents'), ({'state': {'contents': {'fp32_contents': [1]}}}, 'in addition'),
+    ({'state': {'parameters': [{'key': 'shared_memory_region'}]}}, 'parameter .*none'),
+    ({'parameters': [{'key': 'timeout', 'value': {'int64_param': -1}}]}, 'timeout'),
+    ({'parameters': [{'key': 'timeout', 'value': {'bool_param': True}}]}, 'timeout'),
+    ({'parameters': [{'key': 'timeout', 'value': {'double_param': float('nan')}}]}, 'timeout'),
+    ({'parameters': [{'key': 'priority', 'value': {'uint64_param': 2000}}]}, 'priority'),
+    ({'parameters': [{'key': 'priority'}]}, 'priority'), ({'id': 'x' * 300}, 'id'),
+    ({'outputs': [{'name': 'actions'}] * 2}, 'none twice'),
+    ({'outputs': [{'name': str(k)} for k in range(65)]}, 'at most 64')])
+def test_strange_requests_are_refused_with_the_field(change, reason):
+    with pytest.raises(ProtocolError, match=reason):
+        infer_message(message(**change), SPECS)
+
+
+def test_typed_contents_are_read():
+    found = infer_message(message(raw=[], image={'contents': {'uint_contents': [3] * 192}},
+                                  state={'contents': {'fp32_contents': [0, 1, 2, 0.1]}}), SPECS)
+    np.testing.assert_array_equal(found.tensors['image'], IMAGE)
+    np.testing.assert_array_equal(found.tensors['state'], np.float32([0, 1, 2, 0.1]))
+
+
+def test_fields_are_counted_before_anything_is_made_of_them():
+    for data in (b'\x2a\x00' * 2000, b'\x2a\xa0\x1f' + b'\x22\x00' * 2000, b'\x2a', b'\x0b',
+                 b'\x2a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01', b'\x0a\x02\xff\xfe'):
+        with pytest.raises(ProtocolError):
+            infer_message(data, SPECS)
+    with pytest.raises(ProtocolError, match='in addition'):
+        parsed('ModelInferRequest', b'\x1a\x80\x80\x80\x04' + b'x' * (8 << 20))
+
+
+def test_large_and_compressed_messages_take_no_memory(running):
+    address = running[1]
+    code, text, _ = problem(address, message(raw=[b'x' * (17 << 20), b'']))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    bomb = message(raw=[bytes(64 << 20), b''])
+    code, text, _ = problem(address, bomb, compression=grpc.Compression.Gzip)
+    assert code is grpc.StatusCode.UNIMPLEMENTED
+    assert call(address, message())
+
+
+def test_a_port_that_is_taken_is_named(running):
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        with pytest.raises(OSError, match='gRPC cannot listen on 127.0.0.1'):
+            InferenceGrpc(running[0], '127.0.0.1', taken.getsockname()[1], running[2])
