@@ -20,12 +20,14 @@ from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.member.role import Plan
 from intradp_ros.systems.language.costs import LanguageCosts
-from intradp_ros.systems.language.families import library
+from intradp_ros.systems.language.expert_files import stack_experts
+from intradp_ros.systems.language.families import FAMILIES, library
 from intradp_ros.systems.language.import_model import store_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.planner import build, Choice, Share
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
+from intradp_ros.systems.language.stored import OF_DTYPE
 
 QUICK = CoordinatorTimes(MemberTimes(0.1, 0.3, 0.6, 0.2), rest=0.2)
 NAMES = 'abcd'
@@ -33,6 +35,7 @@ SHAPE = {'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 4,
          'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 97,
          'max_position_embeddings': 96, 'head_dim': 8, 'eos_token_id': None,
          'bos_token_id': None, 'pad_token_id': None}
+MIXTURE = {'num_local_experts': 8, 'num_experts_per_tok': 3, 'moe_intermediate_size': 24}
 
 
 def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: int = 0,
@@ -41,7 +44,8 @@ def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: 
     """Return a random model: its manifest, its blobs, and the whole of it."""
     transformers = library()
     torch.manual_seed(seed)
-    given = {**SHAPE, 'tie_word_embeddings': tied, **shape}
+    given = {**SHAPE, 'tie_word_embeddings': tied,
+             **(MIXTURE if FAMILIES[family].experts else {}), **shape}
     config = transformers.AutoConfig.for_model(family, **given)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
     with torch.no_grad():
@@ -51,8 +55,10 @@ def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: 
                             + ('norm' in name and not family.startswith('gemma')))
     store = BlobStore(folder, 1 << 40)
     weights = model.state_dict()
+    tensors, find = stack_experts({name: (OF_DTYPE[tensor.dtype], tuple(tensor.shape)) for
+                                   name, tensor in weights.items()}, weights.__getitem__)
     manifest = store_model(family, {**config.to_diff_dict(), **given, 'model_type': family},
-                           weights.__getitem__, tuple(weights), store.put, None, None)
+                           find, tuple(tensors), store.put, None, None)
     return manifest, store, model
 
 

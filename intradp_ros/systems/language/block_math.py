@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn, Tensor
 
+from intradp_ros.systems.language.experts import check_mixture, expert_shapes, Experts
 from intradp_ros.systems.language.families import check_family, FamilyError, library
 from intradp_ros.systems.language.kernels import GELU_TANH, kernels, LaneView, SILU
 from intradp_ros.systems.language.lanes import Lane, PAGE, page_runs
@@ -145,6 +146,7 @@ class LibraryBlocks:
         plain = dict(manifest.config)
         self.config = transformers.AutoConfig.for_model(plain.pop('model_type'), **plain)
         self.config._attn_implementation = _ATTENTION
+        check_mixture(self.family, self.config)
         self._classes, self._manifest = self.family.classes(), manifest
         self._layer = getattr(self._classes, f'{self.family.prefix}DecoderLayer')
         self._norm = getattr(self._classes, f'{self.family.prefix}RMSNorm')
@@ -159,10 +161,13 @@ class LibraryBlocks:
     def bind(self, block: int, tensors: Mapping[str, Stored]) -> Run:
         """Return what computes a block with weights that lie in these tensors."""
         module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
-        put_stored(module, tensors)
+        experts = bool(is_mlp) and self.family.experts
+        put_stored(module, {name: tensor for name, tensor in tensors.items()
+                            if not (experts and name.startswith('mlp.'))})
         module.eval()
         if is_mlp:
-            return self._mlp(module)
+            return self._mlp(module, Experts(self.config, tensors, kernels()) if experts
+                             else module.mlp)
         return self._attention(module, self._types[layer] if self._types else '')
 
     def check(self, block: int, tensors: Mapping[str, Stored]) -> Any:
@@ -170,8 +175,9 @@ class LibraryBlocks:
         layer, is_mlp = divmod(block, 2)
         with torch.device('meta'):
             module = self._layer(self.config, layer)
-        wanted = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()
-                  if self.family.of_attention(name) != bool(is_mlp)}
+        wanted = expert_shapes({
+            name: tuple(parameter.shape) for name, parameter in module.named_parameters()
+            if self.family.of_attention(name) != bool(is_mlp)})
         if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
             raise ValueError(f'block {block} has not the tensors of a model like this')
         return module
@@ -238,12 +244,12 @@ class LibraryBlocks:
             return hidden + (out if share is None else out * share)
         return run_block
 
-    def _mlp(self, layer: Any) -> Run:
+    def _mlp(self, layer: Any, mlp: Callable[[Tensor], Tensor]) -> Run:
         before, after = (self._norm_of(layer, norm) for norm in self.family.norms[2:])
         share = self._share
 
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
-            out = after(layer.mlp(before(hidden)))
+            out = after(mlp(before(hidden)))
             return hidden + (out if share is None else out * share)
         return run_block
 

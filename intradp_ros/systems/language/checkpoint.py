@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.systems.language.experts import expert_shapes
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.manifest import check_generation, ManifestError
 from intradp_ros.systems.language.stored import Stored, StoredType
@@ -34,7 +35,7 @@ _COMPUTED = ('rotary_emb.inv_freq', 'rotary_emb.cos_cached', 'rotary_emb.sin_cac
 #: What a manifest must say, whatever the library's defaults are.
 _STATED = ('model_type', 'num_hidden_layers', 'hidden_size', 'num_attention_heads',
            'num_key_value_heads', 'vocab_size', 'max_position_embeddings', 'tie_word_embeddings',
-           'head_dim')
+           'head_dim', 'num_experts_per_tok')
 
 
 class ImportModelError(ValueError):
@@ -77,14 +78,14 @@ def plain_config(raw: Mapping[str, Any], config: Any) -> dict[str, Any]:
 
 
 def needed_tensors(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all tensors of a model, by the library's names."""
+    """Return the shapes of all tensors of a model, by the names that they have here."""
     transformers = library()
     with torch.device('meta'):
         model = transformers.AutoModelForCausalLM.from_config(
             transformers.AutoConfig.for_model(**config))
     ignored = model._keys_to_ignore_on_load_missing or ()
-    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()
-            if name not in ignored}
+    return expert_shapes({name: tuple(tensor.shape) for name, tensor in model.state_dict().items()
+                          if name not in ignored})
 
 
 def check_tensors(what: object, config: Mapping[str, Any],

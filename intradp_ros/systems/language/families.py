@@ -20,13 +20,15 @@ class Family:
     A family: its module in `transformers.models`, and the names of its classes.
 
     `norms` are those before and after the attention, and before and after the MLP of a layer, ''
-    where there is none; embeddings are `scaled` by the root of the width.
+    where there is none; embeddings are `scaled` by the root of the width; MLPs are mixtures of
+    `experts`.
     """
 
     module: str
     prefix: str
     norms: tuple[str, str, str, str] = ('input_layernorm', '', 'post_attention_layernorm', '')
     scaled: bool = False
+    experts: bool = False
 
     def of_attention(self, name: str) -> bool:
         """Return whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
@@ -66,6 +68,8 @@ FAMILIES: Mapping[str, Family] = {
     'helium': Family('helium', 'Helium'),
     'hunyuan_v1_dense': Family('hunyuan_v1_dense', 'HunYuanDenseV1'),
     'seed_oss': Family('seed_oss', 'SeedOss'),
+    'mixtral': Family('mixtral', 'Mixtral', experts=True),
+    'qwen3_moe': Family('qwen3_moe', 'Qwen3Moe', experts=True),
 }
 
 

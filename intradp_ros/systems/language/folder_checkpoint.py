@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from functools import cache
 import json
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from intradp_ros.systems.language.checkpoint import (
     MATRIX,
     plain_config,
 )
+from intradp_ros.systems.language.expert_files import stack_experts
 from intradp_ros.systems.language.families import check_family, FamilyError, library
 from intradp_ros.systems.language.stored import FLOAT32, OF_DTYPE
 
@@ -88,7 +90,8 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
             raise ImportModelError(f'{where[full]}: {full} is of {kind}; quantised weights are '
                                    'taken as GGUF only: take the original weights')
         tensors[name] = _TYPES[kind], shape
-    return Checkpoint(plain, tensors, find, generation, _tokenizer_files(folder, raw))
+    stacked, find = stack_experts(tensors, find)
+    return Checkpoint(plain, stacked, find, generation, _tokenizer_files(folder, raw))
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
@@ -194,11 +197,14 @@ def _text_names(files: Mapping[str, Path], of_more: bool) -> dict[str, str]:
 def _finder(where: Mapping[str, tuple[Path, str]]) -> Find:
     from safetensors import safe_open
 
+    @cache  # a description of many experts takes long to read
+    def opened(path: Path) -> Any:
+        return safe_open(path, framework='pt')
+
     def find(name: str) -> torch.Tensor:
         path, full = where[name]
-        with safe_open(path, framework='pt') as file:
-            tensor: torch.Tensor = file.get_tensor(full)
-            return tensor.float() if tensor.dtype == torch.float64 else tensor
+        tensor: torch.Tensor = opened(path).get_tensor(full)
+        return tensor.float() if tensor.dtype == torch.float64 else tensor
     return find
 
 

@@ -33,7 +33,8 @@ from intradp_ros.systems.language.kernels import (
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.stored import Stored
 
-FAMILIES = frozenset({'llama', 'mistral', 'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3_text'})
+FAMILIES = frozenset({'llama', 'mistral', 'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3_text',
+                      'mixtral', 'qwen3_moe'})
 
 
 def make_blocks(manifest: Manifest) -> LibraryBlocks:
@@ -53,11 +54,14 @@ class FusedBlocks(LibraryBlocks):
         """Return whether layers are those that the compiled library knows."""
         with torch.device('meta'):
             mlp = self._layer(self.config, 0).mlp
-        return type(mlp.act_fn).__name__ in ACTIVATIONS and self._share is None
+        return self._share is None and (
+            self.family.experts or type(mlp.act_fn).__name__ in ACTIVATIONS)
 
     def bind(self, block: int, tensors: Mapping[str, Stored]) -> Run:
         """Return what computes a block with weights that lie in these tensors."""
         module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
+        if is_mlp and self.family.experts:
+            return super().bind(block, tensors)
         norm = NormKind(norm_eps(getattr(module, self.family.norms[0])), norm_offset(self._norm))
         before, after = (VectorView.of(tensors.get(f'{name}.weight')) if name else VectorView()
                          for name in self.family.norms[2 * is_mlp:2 * is_mlp + 2])
@@ -78,7 +82,7 @@ class FusedBlocks(LibraryBlocks):
             return run_mlp
         attention = module.self_attn
         window = getattr(attention, 'sliding_window', None)
-        if self.family.module == 'mistral':
+        if self.family.module in ('mistral', 'mixtral'):
             window = self.config.sliding_window
         view = AttentionView(
             query=matrix('self_attn.q_proj'), key=matrix('self_attn.k_proj'),

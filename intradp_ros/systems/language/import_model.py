@@ -23,6 +23,7 @@ from intradp_ros.systems.language.checkpoint import (
     MATRIX,
     plain_config,
 )
+from intradp_ros.systems.language.experts import check_mixture
 from intradp_ros.systems.language.families import check_family, library
 from intradp_ros.systems.language.folder_checkpoint import (
     BASE64,
@@ -111,7 +112,9 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
     if generation is None:
         generation = generation_of(library().GenerationConfig.from_model_config(
             json.loads(json.dumps(dict(config)))), name)
-    plain = plain_config(config, library().AutoConfig.for_model(**config))
+    understood = library().AutoConfig.for_model(**config)
+    check_mixture(family, understood)
+    plain = plain_config(config, understood)
     block_of: dict[tuple[int, bool], list[str]] = {}
     for full in names:
         if (match := _LAYER.fullmatch(full)) and 'rotary_emb' not in full:

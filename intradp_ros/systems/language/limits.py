@@ -46,7 +46,7 @@ def plan_limit(plan: SegmentPlan, manifest: Manifest, rates: Mapping[str, Device
     bound = 'memory and hops'
     disk = 0.0
     for name in plan.participants:
-        weights = sum(manifest.blocks[b].nbytes for b in plan.blocks_of(name))
+        weights = sum(manifest.read_bytes(b) for b in plan.blocks_of(name))
         cache = len(plan.layers(name)) * tokens * manifest.kv_bytes
         head = _matrix(manifest) if name == plan.head else 0
         seconds += (weights + cache + head) / rates[name].memory_rate

@@ -127,6 +127,12 @@ class Manifest:
             most = min(most, first) if type(first) is int and first > 0 else most
         return most
 
+    def read_bytes(self, block: int) -> int:
+        """Return the bytes of a block that a token reads: of experts, those that it uses."""
+        file, used = self.blocks[block], int(self.config.get('num_experts_per_tok') or 0)
+        return file.nbytes - sum(t.nbytes * max(0, t.shape[0] - used) // t.shape[0]
+                                 for t in file.tensors if len(t.shape) == 3)
+
     @property
     def kv_heads(self) -> int:
         """Return the number of heads of keys and values."""
@@ -210,6 +216,7 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
         _count(config['num_attention_heads'], MAX_WIDTH)
         _count(manifest.kv_heads, MAX_WIDTH)
         _count(manifest.head_dim, MAX_WIDTH)
+        _count(config.get('num_experts_per_tok') or 1, MAX_WIDTH)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ManifestError(f'no description of a language model: {type(error).__name__} '
                             f'{str(error)[:200]}') from None

@@ -14,6 +14,8 @@ from intradp_ros.systems.language.segment_plan import SegmentPlan
 SLOT_MARGIN = 3 * 4096
 #: Hidden states of a lane, and what the widest part of a layer makes of them, at once.
 _COPIES = 4
+#: In addition those of an expert: what goes in and comes out.
+_OF_EXPERTS = 2
 #: Most tokens of a lane whose logits are wanted where tokens are drafted.
 LOGIT_ROWS = 16
 
@@ -36,9 +38,10 @@ class MemoryNeed:
 
 def activation_bytes(manifest: Manifest, tokens: int) -> int:
     """Return the bytes for computing so many tokens of a lane at once."""
-    widest = max((shape[0] for block in manifest.blocks[:2] for t in block.tensors
-                  if len(shape := t.shape) == 2), default=manifest.width)
-    return tokens * (2 * widest + _COPIES * manifest.width) * COMPUTED.itemsize
+    shapes = [t.shape for block in manifest.blocks[:2] for t in block.tensors]
+    widest = max((shape[-2] for shape in shapes if len(shape) > 1), default=manifest.width)
+    copies = _COPIES + _OF_EXPERTS * any(len(shape) == 3 for shape in shapes)
+    return tokens * (2 * widest + copies * manifest.width) * COMPUTED.itemsize
 
 
 def memory_need(plan: SegmentPlan, device: str, manifest: Manifest, tokens: int,

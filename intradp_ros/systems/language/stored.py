@@ -80,6 +80,11 @@ class Stored:
         return Stored(self.data[first * self.row_bytes:stop * self.row_bytes], self.type,
                       (stop - first, *self.shape[1:]))
 
+    def part(self, number: int) -> Stored:
+        """Return one of several tensors that lie one after another."""
+        nbytes = self.type.nbytes(self.shape[1:])
+        return Stored(self.data[number * nbytes:(number + 1) * nbytes], self.type, self.shape[1:])
+
     def order(self, rows: Tensor) -> Stored:
         """Return a copy with its rows in another order (a row of a vector is a number)."""
         each = self.row_bytes if len(self.shape) > 1 else self.type.block_bytes

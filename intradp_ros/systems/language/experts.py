@@ -1,0 +1,117 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Mixtures of experts: MLPs of which a router chooses some for each token.
+
+Files hold the experts of a layer one by one, or two matrices of each as one; here they are
+three tensors (experts x rows x columns), as GGUF has them, in the layer's MLP block.  A token's
+experts and their shares follow from its own numbers alone, and its sum has one order, that of
+the experts, so that its bits depend on nothing that is computed with it.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from intradp_ros.systems.language.families import Family, FamilyError
+from intradp_ros.systems.language.kernels import Kernels, SILU
+from intradp_ros.systems.language.stored import Stored
+
+Floats = npt.NDArray[np.float64]
+#: What the library calls matrices of all experts: gate and up as one, and down.
+BOTH, DOWN = '.experts.gate_up_proj', '.experts.down_proj'
+#: Activations of experts by their names in configurations.
+_ACTIVATIONS = {'silu': SILU, 'swish': SILU}
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_TERMS, _LEAST = 14, -700.0
+
+
+def check_mixture(family: Family, config: Any) -> None:
+    """Raise FamilyError if a model is a mixture of experts of a kind that is not computed."""
+    if not family.experts:
+        return
+    if config.hidden_act not in _ACTIVATIONS:
+        raise FamilyError(f'experts with the activation {str(config.hidden_act)[:40]!r} are not '
+                          f'understood; those with {", ".join(_ACTIVATIONS)} are')
+    if getattr(config, 'mlp_only_layers', None) or getattr(config, 'decoder_sparse_step', 1) != 1:
+        raise FamilyError('only some of its layers are mixtures of experts (mlp_only_layers, '
+                          'decoder_sparse_step): plans need layers that are alike')
+
+
+def expert_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return shapes by the library's names as they are here: two stacks for one of both."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes.items():
+        if name.endswith(BOTH):
+            for part in ('gate_proj', 'up_proj'):
+                found[f'{name.removesuffix("gate_up_proj")}{part}.weight'] = (
+                    shape[0], shape[1] // 2, shape[2])
+        else:
+            found[f'{name}.weight' if name.endswith(DOWN) else name] = shape
+    return found
+
+
+class Experts:
+    """Computes a mixture (tokens x width, to the same) with the tensors of its block."""
+
+    def __init__(self, config: Any, tensors: Mapping[str, Stored], compute: Kernels) -> None:
+        self._router, self._compute = tensors['mlp.gate.weight'], compute
+        self._activation = _ACTIVATIONS[config.hidden_act]
+        stacks = [tensors[f'mlp.experts.{part}.weight'] for part in (
+            'gate_proj', 'up_proj', 'down_proj')]
+        self._parts = [[stack.part(number) for stack in stacks]
+                       for number in range(stacks[0].shape[0])]
+        self._used = int(config.num_experts_per_tok)
+        self._normed = bool(getattr(config, 'norm_topk_prob', True))
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Return the sum of each token's experts by their shares."""
+        compute = self._compute
+        logits = compute.product(hidden, self._router)
+        chosen, shares = route(logits.cpu().numpy(), self._used, self._normed)
+        out = torch.zeros_like(hidden)
+        for number in np.unique(chosen):
+            tokens, place = np.nonzero(chosen == number)
+            rows = torch.from_numpy(tokens).to(hidden.device)
+            share = torch.from_numpy(shares[tokens, place]).to(hidden.device).unsqueeze(1)
+            gate, up, down = self._parts[number]
+            x = hidden[rows]
+            inner = compute.activated(self._activation, compute.product(x, gate)) \
+                * compute.product(x, up)
+            out.index_add_(0, rows, compute.product(inner, down) * share)
+        return out
+
+
+def route(logits: npt.NDArray[np.float32], used: int, normed: bool,
+          ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """
+    Return the experts of each token and their shares (tokens x used), the likeliest first.
+
+    Shares are parts of the sum of those that were chosen where they are `normed`, otherwise of
+    all.  Only sums, products and quotients are computed, one after another: they are the same on
+    any processor.
+    """
+    chosen = np.argsort(-logits, axis=1, kind='stable')[:, :used]
+    wide = logits.astype(np.float64)
+    powers = _exp(wide - wide.max(1, keepdims=True))
+    shares = np.take_along_axis(powers, chosen, 1)
+    total = np.cumsum(shares if normed else powers, axis=1)[:, -1:]
+    return chosen, (shares / total).astype(np.float32)
+
+
+def _exp(x: Floats) -> Floats:
+    """Return e^x of numbers up to 0."""
+    x = np.maximum(x, _LEAST)
+    power = np.rint(x / math.log(2))
+    rest = x - power * _LN2_HIGH - power * _LN2_LOW
+    found = np.ones_like(rest)
+    for term in range(_TERMS, 0, -1):
+        found = 1.0 + found * rest / term
+    return np.asarray(np.ldexp(found, power.astype(np.int32)), np.float64)
