@@ -11,7 +11,10 @@ from typing import Any
 import gguf
 import torch
 
-ARCHITECTURES = {'gemma3_text': 'gemma3'}
+from intradp_ros.systems.language.expert_files import stack_experts
+from intradp_ros.systems.language.stored import OF_DTYPE
+
+ARCHITECTURES = {'gemma3_text': 'gemma3', 'mixtral': 'llama', 'qwen3_moe': 'qwen3moe'}
 
 
 def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lambda name: False,
@@ -35,11 +38,20 @@ def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lamb
     writer.add_rope_freq_base(rope.get('full_attention', rope)['rope_theta'])
     if name == 'gemma3':
         writer.add_sliding_window(config.sliding_window)
+    if 'expert' in str(model):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(getattr(
+            config, 'moe_intermediate_size', config.intermediate_size))
     say(writer)
     kinds = {text: kind for kind, text in gguf.MODEL_ARCH_NAMES.items()}
     table = gguf.get_tensor_name_map(kinds[name], config.num_hidden_layers)
     tied = config.tie_word_embeddings
-    for full, tensor in model.state_dict().items():
+    state = model.state_dict()
+    tensors, find = stack_experts({name: (OF_DTYPE[tensor.dtype], tuple(tensor.shape)) for
+                                   name, tensor in state.items()}, state.__getitem__)
+    for full, tensor in ((name, find(name)) for name in tensors):
+        assert isinstance(tensor, torch.Tensor)
         stem, _, leaf = full.rpartition('.')
         if left_out(full) or tied and stem == 'lm_head':
             continue

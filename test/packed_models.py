@@ -37,7 +37,7 @@ def packed(values: np.ndarray, name: str, seed: int = 0) -> np.ndarray:
             blocks[:, 208:210] = np.array([size / 1024], np.float16).view(np.uint8)
         else:
             blocks[:, :4] = np.array([size / 256, size / 32], np.float16).view(np.uint8)
-        return blocks.reshape(values.shape[0], -1)
+        return blocks.reshape(*values.shape[:-1], -1)
 
 
 def write_packed(path: Path, family: str = 'llama', types: Mapping[str, str] | str = 'q8_0',

@@ -33,6 +33,11 @@ def whole_model(manifest: Manifest, store: BlobStore) -> Any:
     put('model.', manifest.embedding)
     put('model.', manifest.head)
     state['lm_head.weight'] = state.pop('model.lm_head.weight', state['model.embed_tokens.weight'])
+    for name in [name for name in state if '.experts.gate_proj.' in name]:
+        experts = name.removesuffix('gate_proj.weight')
+        state[f'{experts}gate_up_proj'] = torch.cat(
+            [state.pop(name), state.pop(f'{experts}up_proj.weight')], 1)
+        state[f'{experts}down_proj'] = state.pop(f'{experts}down_proj.weight')
     model.load_state_dict(state, strict=False, assign=True)
     with torch.device('cpu'):
         model.model.rotary_emb = type(model.model.rotary_emb)(config)

@@ -39,7 +39,8 @@ _FREQUENCIES = 'rope_freqs.weight'
 #: Keys of files behind the architecture's name, and what the library calls them.
 _KEYS = {'attention.key_length': 'head_dim', 'attention.sliding_window': 'sliding_window',
          'attn_logit_softcapping': 'attn_logit_softcapping',
-         'final_logit_softcapping': 'final_logit_softcapping'}
+         'final_logit_softcapping': 'final_logit_softcapping',
+         'expert_feed_forward_length': 'moe_intermediate_size'}
 _WITH_WINDOW = ('gemma2', 'gemma3', 'phi3')
 #: Layers of the sizes of Gemma whose queries are scaled by the width of a head's share.
 _SCALED_BY_WIDTH = {'gemma2': 46, 'gemma3': 62}
@@ -73,7 +74,7 @@ def gguf_checkpoint(path: Path) -> Checkpoint:
                              'gguf_file': path.name, 'local_files_only': True}
     transformers = library()
     try:
-        config = transformers.AutoConfig.from_pretrained(**where)
+        config = file.mixture(transformers, transformers.AutoConfig.from_pretrained(**where))
         check_family({'model_type': config.model_type})
         plain = plain_config(config.to_diff_dict(), config) | file.overrides(config)
         needed = needed_tensors(plain)
@@ -127,12 +128,22 @@ class _GgufFile:
                 f'{path} is one of {self.said["split.count"]} files of a model: join them by '
                 '"llama-gguf-split --merge FIRST JOINED" and give the joined one')
 
+    def mixture(self, transformers: Any, config: Any) -> Any:
+        """Return the configuration of a Mixtral where files call it a Llama with experts."""
+        if self.architecture != 'llama' or not self.said.get('llama.expert_count'):
+            return config
+        return transformers.MixtralConfig.from_dict({
+            **config.to_diff_dict(), 'model_type': 'mixtral',
+            'num_local_experts': int(self.said['llama.expert_count']),
+            'num_experts_per_tok': int(self.said['llama.expert_used_count'])})
+
     def overrides(self, config: Any) -> dict[str, Any]:
         """Return what the file says of a model and the library does not read."""
         name, found = self.architecture, {}
         for key, ours in _KEYS.items():
             value = self.said.get(f'{name}.{key}')
-            if value is not None and (ours != 'sliding_window' or name in _WITH_WINDOW):
+            if value is not None and (ours != 'sliding_window' or name in _WITH_WINDOW) \
+                    and (ours != 'moe_intermediate_size' or hasattr(config, ours)):
                 found[ours] = value
         if _SCALED_BY_WIDTH.get(name) == config.num_hidden_layers:
             found['query_pre_attn_scalar'] = config.hidden_size // config.num_attention_heads

@@ -16,7 +16,8 @@ from intradp_ros.systems.language.local_fleet import LocalLanguage
 TIMEOUT = 60.0
 COUNT = 12
 PROMPTS = (1, 2, 15, 16, 17, 33, 70)
-WITH_WINDOW = ('mistral', 'ministral', 'gemma2', 'gemma3_text', 'phi3', 'olmo3', 'exaone4')
+WITH_WINDOW = ('mistral', 'mixtral', 'ministral', 'gemma2', 'gemma3_text', 'phi3', 'olmo3',
+               'exaone4')
 
 
 @pytest.fixture(scope='module', params=[True, False], ids=['tied', 'untied'])

@@ -1,0 +1,145 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mixtures of experts: files as people have them, and experts that are chosen by token."""
+from __future__ import annotations
+
+from pathlib import Path
+import shutil
+from typing import Any
+
+from gguf_files import write_gguf
+from language_models import costs, QUICK, Scripted, tiny_model
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+import torch
+
+from intradp_lab.language.reference import whole_answer
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.systems.language.checkpoint import ImportModelError
+from intradp_ros.systems.language.experts import route
+from intradp_ros.systems.language.families import FamilyError
+from intradp_ros.systems.language.import_model import import_model
+from intradp_ros.systems.language.local_fleet import LocalLanguage
+from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.memory import activation_bytes
+
+PROMPT = [5, 17, 3, 80, 41, 41, 9, 60, 2, 2, 33, 70, 8, 12, 1, 0, 44]
+FAMILIES = ('mixtral', 'qwen3_moe')
+COUNT = 10
+
+
+def answered(manifest: Manifest, store: BlobStore, whole: Any) -> torch.Tensor:
+    """Compare an answer of two devices with the whole model's; return the logits."""
+    given, logits = costs(manifest, 2), []
+    tokens, wanted = whole_answer(whole, PROMPT, COUNT, frozenset())
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=QUICK) as local:
+        local.wait_ready()
+        answering = local.ask(PROMPT, COUNT, logits)
+        assert answering.wait(60).fate is Fate.DONE
+    assert answering.tokens == tokens
+    assert torch.stack(logits).sub(wanted).abs().max() < 1e-4
+    return torch.stack(logits)
+
+
+def saved(folder: Path, family: str, dtype: torch.dtype = torch.float32, **shape: Any,
+          ) -> tuple[Path, Any]:
+    """Write a random model as the library does; return it in float32, as its files are read."""
+    model = tiny_model(folder / 'first', family, dtype=dtype, tied=False, **shape)[2]
+    model.save_pretrained(folder / 'model')
+    return folder / 'model', type(model).from_pretrained(folder / 'model', dtype=torch.float32)
+
+
+@pytest.mark.parametrize('family, dtype', [
+    ('qwen3_moe', torch.bfloat16), ('mixtral', torch.float16), *(
+        pytest.param(family, dtype, marks=pytest.mark.slow) for family, dtype in (
+            ('qwen3_moe', torch.float32), ('mixtral', torch.float32)))], ids=str)
+def test_a_folder_is_the_model(tmp_path, family, dtype):
+    """Also where experts are one tensor, as the library has them in memory."""
+    more = {'norm_topk_prob': dtype == torch.bfloat16} if family == 'qwen3_moe' else {}
+    folder, whole = saved(tmp_path, family, dtype, **more)
+    names = {*load_file(folder / 'model.safetensors')}
+    assert any('experts.7.' in name for name in names)
+    store = BlobStore(tmp_path / 'blobs', 1 << 40)
+    manifest = import_model(folder, store.put)
+    assert {t.type.dtype for block in manifest.blocks for t in block.tensors} == {dtype}
+    ids = torch.tensor([PROMPT])
+    wanted = whole.generate(ids, max_new_tokens=COUNT, do_sample=False)[0, len(PROMPT):].tolist()
+    assert whole_answer(whole, PROMPT, COUNT, frozenset())[0] == wanted
+    answered(manifest, store, whole)
+    state = {name: tensor.to(dtype).contiguous() for name, tensor in whole.state_dict().items()}
+    assert any(name.endswith('gate_up_proj') for name in state)
+    save_file(state, folder / 'model.safetensors')
+    assert import_model(folder, store.put).digest == manifest.digest
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_a_gguf_file_is_the_model(tmp_path, family):
+    more = {'norm_topk_prob': True} if family == 'qwen3_moe' else {}
+    whole = tiny_model(tmp_path / 'first', family, tied=False, **more)[2]
+    store = BlobStore(tmp_path / 'blobs', 1 << 40)
+    manifest = import_model(write_gguf(tmp_path / 'model.gguf', whole), store.put)
+    assert manifest.config['model_type'] == family
+    answered(manifest, store, whole)
+
+
+@pytest.mark.parametrize('trouble', ['an expert', 'the last expert', 'another type'])
+def test_experts_that_are_not_whole_are_refused(tmp_path, trouble):
+    folder, _ = saved(tmp_path, 'mixtral')
+    tensors = load_file(folder / 'model.safetensors')
+    number = 7 if 'last' in trouble else 2
+    name, = (name for name in tensors if f'layers.1.block_sparse_moe.experts.{number}.w1' in name)
+    if trouble == 'another type':
+        tensors[name] = tensors[name].bfloat16()
+    else:
+        del tensors[name]
+    save_file(tensors, folder / 'model.safetensors')
+    store = BlobStore(tmp_path / 'blobs', 1 << 40)
+    with pytest.raises(ImportModelError, match='layers.1.*experts'):
+        import_model(folder, store.put)
+
+
+@pytest.mark.parametrize('shape, reason', [
+    ({'mlp_only_layers': [1]}, 'only some of its layers'),
+    ({'decoder_sparse_step': 2}, 'only some of its layers'),
+    ({'hidden_act': 'relu'}, "activation 'relu'")])
+def test_mixtures_of_other_kinds_are_refused(tmp_path, shape, reason):
+    folder = tmp_path / 'model'
+    _, _, model = tiny_model(tmp_path / 'first', 'qwen3_moe')
+    for key, value in shape.items():
+        setattr(model.config, key, value)
+    whole = type(model)(model.config)
+    whole.save_pretrained(folder)
+    shutil.rmtree(tmp_path / 'first')
+    with pytest.raises(FamilyError, match=reason):
+        import_model(folder, BlobStore(tmp_path / 'blobs', 1 << 40).put)
+
+
+@pytest.mark.parametrize('normed', [False, True])
+def test_routes_are_those_of_softmax_and_depend_on_a_token_alone(normed):
+    source = np.random.RandomState(0)
+    logits = (source.randn(200, 64) * source.choice([0.1, 5, 60], (200, 1))).astype(np.float32)
+    logits[7] = logits[7, 0]  # all alike: the first ones
+    chosen, shares = route(logits, 6, normed)
+    wanted = torch.softmax(torch.from_numpy(logits).double(), 1).numpy()
+    found = np.take_along_axis(wanted, chosen, 1)
+    assert (np.sort(wanted, 1)[:, :-7:-1] - found == 0).all()
+    assert chosen[7].tolist() == [0, 1, 2, 3, 4, 5]
+    found = found / found.sum(1, keepdims=True) if normed else found
+    assert np.abs(shares - found).max() < 1e-7
+    for row in range(0, 200, 7):
+        each, share = route(logits[row:row + 1], 6, normed)
+        assert (each[0] == chosen[row]).all() and (share[0] == shares[row]).all()
+
+
+def test_a_token_reads_the_experts_that_it_uses(tmp_path):
+    manifest, store, _ = tiny_model(tmp_path, 'qwen3_moe')
+    dense = tiny_model(tmp_path / 'dense')[0]
+    experts = sum(t.nbytes for t in manifest.blocks[1].tensors if 'experts' in t.name)
+    assert experts == 8 * 3 * 24 * 32 * 4
+    assert manifest.read_bytes(1) == manifest.blocks[1].nbytes - experts * 5 // 8
+    assert manifest.read_bytes(0) == manifest.blocks[0].nbytes
+    assert dense.read_bytes(1) == dense.blocks[1].nbytes
+    assert activation_bytes(manifest, 10) == 10 * 4 * (2 * 32 + 6 * 32)
