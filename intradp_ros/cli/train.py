@@ -40,6 +40,7 @@ VERBS: Mapping[str, tuple[str, str]] = {
     'run': ('train_run', 'train; Ctrl-C saves a checkpoint, --resume goes on from it'),
     'send': ('train_send', 'have nodes train, and follow them; --resume joins what is in flight'),
     'show': ('train_show', 'what a checkpoint holds'),
+    'export': ('train_export', "a checkpoint's weights as a state dict of plain PyTorch"),
 }
 
 

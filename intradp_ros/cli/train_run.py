@@ -97,6 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'lost (default %(default)s)')
     parser.add_argument('--picture', type=result_picture, metavar='FILE',
                         help='draw the loss, and who did what')
+    parser.add_argument('--metrics', type=result_file, metavar='FILE',
+                        help='a JSON object a line for each round (from 1) as soon as all devices '
+                             'have it: epoch, loss, gradient_norm, rate, seconds, samples, plan, '
+                             'devices, recoveries; --resume appends')
     add_json(parser)
 
 
@@ -118,7 +122,8 @@ def run(args: argparse.Namespace) -> int:
                 out.show(f'emulated, and links, at 1/{factor:g} of these speeds')
             job = TrainingJob(prepared, JobOptions(
                 checkpoint, args.save_every, args.resume, factor,
-                Settings(timeout=args.timeout, device=args.device), called=args.task),
+                Settings(timeout=args.timeout, device=args.device), called=args.task,
+                metrics=args.metrics),
                 lambda now: heard(now))
         except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
@@ -154,6 +159,15 @@ def _checkpoint(args: argparse.Namespace) -> Path:
     if path.exists() and not (args.resume or args.overwrite):
         raise CommandError(f'{path} is there already: --resume goes on from it, --overwrite '
                            'begins anew, -o names another file')
+    if args.metrics and args.metrics.resolve() == Path(path).resolve():
+        raise CommandError(f'--metrics: {path} is the checkpoint: name another file')
+    if args.metrics and args.metrics.exists():
+        if not args.metrics.is_file():
+            raise CommandError(f'--metrics: {args.metrics} is not a regular file, from which '
+                               '--resume could drop rounds: name one')
+        if not (args.resume or args.overwrite):
+            raise CommandError(f'--metrics: {args.metrics} is there already: --overwrite begins '
+                               'it anew, or name another file')
     if args.resume:
         try:
             newest_checkpoint(path)

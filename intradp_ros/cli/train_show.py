@@ -15,11 +15,7 @@ from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
 
 DESCRIPTION = """\
 Show what a checkpoint holds: task, round, loss, and every tensor with what the optimiser keeps of
-it. It is a safetensors file; in plain PyTorch, without this package:
-
-  found = safetensors.torch.load_file('checkpoint.safetensors')
-  state = {name[2:]: t for name, t in found.items() if name[:2] in ('p:', 'b:')}
-  module.load_state_dict(state, strict=False)   # all but num_batches_tracked are there"""
+it. It is a safetensors file; intradp train export makes a state dict of plain PyTorch of it."""
 
 EPILOG = """\
 examples:

@@ -14,6 +14,7 @@ import time
 
 import pytest
 from safetensors.torch import load_file
+import torch
 from training_fleet import difference
 
 from intradp_lab.training.one_process import train_alone
@@ -158,7 +159,7 @@ def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys
 def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
     """The round at which it is interrupted does not show in the result."""
     words = ['train', 'run', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml',
-             '--real', '-o', f'{folder}/found.safetensors']
+             '--real', '-o', f'{folder}/found.safetensors', '--metrics', f'{folder}/run.jsonl']
     with subprocess.Popen([sys.executable, '-m', 'intradp_ros.cli.main', *words], text=True,
                           stderr=subprocess.PIPE, start_new_session=True) as running:
         assert running.stderr is not None
@@ -189,8 +190,26 @@ def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
     assert difference(state, alone) < 1e-10
     assert found['check']['samples'] == 60 and 0 <= found['check']['accuracy'] <= 1
     assert (folder / 'run.png').exists()
+    noted = [json.loads(line) for line in (folder / 'run.jsonl').read_text().splitlines()]
+    assert [line['round'] for line in noted] == list(range(1, rounds + 1)), 'each once'
+    assert [line['loss'] for line in noted] == pytest.approx(alone.loss, rel=1e-9)
+    assert [line['gradient_norm'] for line in noted] == pytest.approx(alone.norm, rel=1e-9)
+    assert {line['rate'] for line in noted} == {1e-3} and noted[9]['epoch'] == 120 / 60
+    assert noted[-1]['samples'] == 12 and set(noted[-1]['devices']) == {'dock', 'rover'}
     assert main([*words, '--resume']) == 2
     assert 'give the task more rounds' in capsys.readouterr().err
+    for name in ('weights.pt', 'weights.safetensors'):
+        assert main(['train', 'export', f'{folder}/found.safetensors', '-o',
+                     f'{folder}/{name}']) == 0
+        module = load_task(f'{folder}/mytask.py:task').module
+        module.load_state_dict(load_file(folder / name) if name.endswith('safetensors') else
+                               torch.load(folder / name))
+        for key, value in module.named_parameters():
+            assert torch.equal(value, state[f'p:{key}'])
+        assert torch.equal(module[1].running_var, state['b:1.running_var'])
+    capsys.readouterr()
+    assert main(['train', 'export', f'{folder}/found.safetensors', '-o', f'{folder}/w.onnx']) == 2
+    assert 'end its name in .pt' in ' '.join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize('task, reason', [

@@ -350,7 +350,8 @@ class TrainingGoals:
         job = TrainingJob(
             prepared, JobOptions(goal.checkpoint, self._save_every, goal.resume,
                                  settings=self._settings, logs=self.folder,
-                                 threads=self._threads, training=goal.number),
+                                 threads=self._threads, training=goal.number,
+                                 metrics=goal.checkpoint.with_suffix('.jsonl')),
             lambda progress: self._tell(goal, progress), self._ground.maker(goal.number))
         with self._lock:
             goal.job = job

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 import errno
 import hashlib
+import json
 from pathlib import Path
 import threading
 import time
@@ -34,6 +35,7 @@ from intradp_ros.systems.training.run.snapshots import pack
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service import training_job
 from intradp_ros.systems.training.service.round_commit import RoundCommit
+from intradp_ros.systems.training.service.round_log import MetricsFile
 from intradp_ros.systems.training.service.trainer import Trainer, trainer_of, TrainingError
 from intradp_ros.systems.training.service.training_job import JobOptions, Progress, TrainingJob
 
@@ -128,10 +130,40 @@ def test_a_device_that_leaves_while_the_result_is_collected_costs_nothing(
     def make(*given: Any) -> Threads:
         return Threads(*given, leaving='b')
     path = tmp_path / 'night.safetensors'
-    found = TrainingJob(prepared, JobOptions(path), make=make).run()
+    job = JobOptions(path, metrics=tmp_path / 'night.jsonl')
+    found = TrainingJob(prepared, job, make=make).run()
     assert found.done and found.round == 20
     assert found.plans[-1][1].participants == ('a',)
-    assert difference(load_file(path), train_alone_drawing(small_sgd())) < 1e-10
+    alone = train_alone_drawing(small_sgd())
+    assert difference(load_file(path), alone) < 1e-10
+    lines = [json.loads(line) for line in (tmp_path / 'night.jsonl').read_text().splitlines()]
+    assert [line['round'] for line in lines] == list(range(1, 21)), 'none is there twice'
+    assert [line['loss'] for line in lines] == pytest.approx(alone.loss, rel=1e-9)
+    assert lines[0]['rate'] == pytest.approx(0.05 * 0.02) and lines[0]['recoveries'] == 0
+    assert lines[0]['devices'] == ['a', 'b']
+
+
+def test_metrics_go_on_where_a_resumed_training_does(tmp_path: Path) -> None:
+    """What a lost run noted behind its checkpoint is dropped, so is a line that was cut off."""
+    path = tmp_path / 'folder' / 'run.jsonl'
+    first = MetricsFile(path, resumed=False)
+    for number in range(1, 6):
+        first.put({'round': number, 'run': 1})
+    path.write_text(path.read_text()[:-8])
+    again = MetricsFile(path, resumed=True)
+    for number in (4, 5):
+        again.put({'round': number, 'run': 2})
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line['round'], line['run']) for line in lines] == [
+        (1, 1), (2, 1), (3, 1), (4, 2), (5, 2)]
+    path.rename(tmp_path / 'kept')
+    again.put({'round': 6, 'run': 2})
+    assert f'{path} cannot be written: ' in again.trouble
+    (tmp_path / 'kept').rename(path)
+    again.put({'round': 7, 'run': 2})
+    assert not again.trouble
+    assert [json.loads(line)['round'] for line in path.read_text().splitlines()] == [
+        1, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_state_may_take_long_as_long_as_more_of_it_comes(

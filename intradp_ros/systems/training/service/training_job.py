@@ -39,6 +39,7 @@ from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.process_fleet import ProcessFleet
 from intradp_ros.systems.training.service.round_commit import Phase, Recovery, RoundCommit
+from intradp_ros.systems.training.service.round_log import MetricsFile, RoundLog
 from intradp_ros.systems.training.service.trainer import Trainer, TrainingError
 
 #: Rounds whose median is the speed that is shown.
@@ -69,6 +70,7 @@ class JobOptions:
     rounds (0: only then).  With `resume` the job goes on from what is saved there.  With
     `slowed` each process takes the seconds of its device and sends at its rate: those of devices
     that are so many times as fast; joules are theirs.  Checkpoints have the number `training`.
+    Each round is a line of the file `metrics`.
     """
 
     checkpoint: Path
@@ -80,6 +82,7 @@ class JobOptions:
     threads: int = 1
     called: str = ''
     training: int = 0
+    metrics: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,8 @@ class TrainingJob:
         self._failed = 0
         self._base: Checkpoint | None = None
         self._valid = False  # what is in the file
+        self._log = RoundLog(prepared.task, [MetricsFile(options.metrics, options.resume)]
+                             if options.metrics else [])
         self.note = ''
         if options.resume:
             self._base, place, why = newest_checkpoint(options.checkpoint)
@@ -369,6 +374,7 @@ class TrainingJob:
                 raise Stopped
             self._show(commit, 'starting', self._from)
             return
+        self._log.follow(commit)
         if commit.phase is Phase.PAUSED:
             if not commit.paused:
                 self._show(commit, 'waiting for devices', commit.committed)
@@ -405,13 +411,13 @@ class TrainingJob:
         task = self._prepared.task
         lost = tuple(dict.fromkeys(
             name for recovery in commit.recoveries for name in recovery.lost))
+        trouble = self._trouble or self._log.trouble
         progress = Progress(
             state, number, task.rounds, self._loss,
             task.batch / statistics.median(recent) if recent else 0.0,
             None if self._round_joules is None else self._joules,
-            str(commit.plan) if commit.plan else '', len(commit.alive), lost,
-            self._trouble)
-        shown = state, number, progress.plan, progress.devices, lost, self._trouble
+            str(commit.plan) if commit.plan else '', len(commit.alive), lost, trouble)
+        shown = state, number, progress.plan, progress.devices, lost, trouble
         if shown != self._shown:
             self._shown = shown
             self._heard(progress)

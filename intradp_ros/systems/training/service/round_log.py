@@ -1,0 +1,120 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Rounds of a training for people and programs that watch: each once, when all devices have it.
+
+Rounds that are trained again after a loss are those of before, and not noted again.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+import json
+import math
+from pathlib import Path
+from typing import Any, Protocol
+
+from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
+from intradp_ros.systems.training.service.round_commit import RoundCommit
+
+
+class Sink(Protocol):
+    """Where rounds are noted; `trouble` says why they cannot be at the moment, '' if they can."""
+
+    trouble: str
+
+    def put(self, line: Mapping[str, Any]) -> None:
+        """Note a round, or later: a full disk ends no training."""
+
+
+class MetricsFile:
+    """
+    JSON lines in a file, flushed one by one.
+
+    With `resumed` they follow those that are there, of which lines from the first round that is
+    noted here on, and one that was cut off, are dropped: no round is there twice.
+    """
+
+    def __init__(self, path: Path, resumed: bool) -> None:
+        self.path, self.trouble = path, ''
+        self._resumed, self._end = resumed, -1
+        self._waiting = list[bytes]()
+
+    def put(self, line: Mapping[str, Any]) -> None:
+        """Note a round; where the file cannot be written, with the next one."""
+        self._waiting.append(json.dumps(line, allow_nan=False).encode() + b'\n')
+        try:
+            if self._end < 0:
+                self._end = self._begin(int(line['round']))
+            with self.path.open('r+b', buffering=0) as stream:
+                stream.truncate(self._end)  # what was written in part, on a full disk
+                stream.seek(self._end)
+                while self._waiting:
+                    if stream.write(self._waiting[0]) < len(self._waiting[0]):
+                        raise OSError(28, 'No space left on device')
+                    self._end += len(self._waiting.pop(0))
+            self.trouble = ''
+        except OSError as error:
+            self.trouble = f'{self.path} cannot be written: {error.strerror or error}'
+
+    def _begin(self, first: int) -> int:
+        """Make the file, or keep of it what is before a round; return where it ends."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._resumed or not self.path.exists():
+            self.path.write_bytes(b'')
+            return 0
+        end = 0
+        with self.path.open('rb') as stream:
+            for line in stream:
+                try:
+                    if not line.endswith(b'\n') or int(json.loads(line)['round']) >= first:
+                        break
+                except (ValueError, KeyError, TypeError):
+                    break
+                end += len(line)
+        return end
+
+
+class RoundLog:
+    """Hands rounds of a task to sinks as soon as they are committed."""
+
+    def __init__(self, task: TrainingTask, sinks: Sequence[Sink]) -> None:
+        self._task, self._sinks, self._next = task, sinks, 0
+        self._rate = _rate_of(task) if sinks else None
+
+    @property
+    def trouble(self) -> str:
+        """Why a round could not be noted, '' if all are."""
+        return next((sink.trouble for sink in self._sinks if sink.trouble), '')
+
+    def follow(self, commit: RoundCommit) -> None:
+        """Note the rounds that have come."""
+        for number in range(self._next, commit.committed):
+            if self._sinks and number in commit.figures and commit.plan is not None:
+                line = self._line(commit, number, commit.figures[number])
+                for sink in self._sinks:
+                    sink.put(line)
+        self._next = max(self._next, commit.committed)
+
+    def _line(self, commit: RoundCommit, number: int, figures: Mapping[str, Any],
+              ) -> dict[str, Any]:
+        task, plan = self._task, commit.plan
+        assert plan is not None
+        factor = task.schedule(number) if task.schedule else 1.0
+        return {
+            'round': number + 1, 'epoch': (number + 1) * task.batch / len(task.data),
+            'loss': _finite(figures['loss']), 'gradient_norm': _finite(figures['norm']),
+            'rate': None if self._rate is None else _finite(self._rate * factor),
+            'seconds': figures['seconds'], 'samples': figures['samples'], 'plan': str(plan),
+            'devices': list(plan.participants), 'recoveries': len(commit.recoveries)}
+
+
+def _rate_of(task: TrainingTask) -> float | None:
+    """Return the learning rate of the optimiser's first group, before any schedule."""
+    rate = task.optimiser(trained_parameters(task)).param_groups[0].get('lr')
+    return None if rate is None else float(rate)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
