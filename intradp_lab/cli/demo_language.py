@@ -31,10 +31,11 @@ from intradp_ros.core.control_groups import DISK, MEMORY
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.language_plot import blocks_figure, BlockSpan
 from intradp_ros.report.result_tables import write_json
+from intradp_ros.report.view.recorded import TRACE
 from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.smollm2 import smollm2
 
-RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json')
+RESULTS = ('gantt.png', 'nodes', 'page.html', 'report.json', TRACE)
 BOARDS = {'rover': 64 * MB, 'drone': 22 * MB, 'dock': 22 * MB}
 #: Largest difference of a logit from one process.
 LOSSLESS = 1e-4
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(str(error)) from error
         traces, began = report.pop('trace'), report.pop('began')
         write_json(args.out / 'report.json', report)
+        write_json(args.out / TRACE, {'began': began, 'trace': traces})
         picture = None
         if drawn := spans(traces, began):
             picture = blocks_figure(drawn, tuple(traces), f'{_DRAWN} tokens')

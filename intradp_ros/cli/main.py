@@ -43,6 +43,7 @@ COMMANDS = {
     'node': ('node', 'start a node, as `ros2 run` does where there is no ros2'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
+    'view': ('view', 'a live page of what runs, for a browser; or of a recording'),
     'trace': ('trace', "a running robot's next frames as a trace for Perfetto and Chrome"),
     'doctor': ('doctor', 'check this machine, its network and the nodes on it, and name the fix'),
     'demo': (LAB, 'robot, server and planner as ROS 2 nodes on a real video'),
@@ -67,8 +68,8 @@ language:   one language model over several small machines (language, demo-langu
 training:   one network learns on several machines, any of which may leave (train, demo-training)
 serving:    requests of many robots, answered in time by several sites (serve, demo-serving)
 
-These commands need no ROS, except for node, bench, status, trace, doctor and the
-demos."""
+These commands need no ROS, except for node, bench, status, view, trace, doctor and
+the demos."""
 
 EPILOG = """\
 in this order a model becomes known:

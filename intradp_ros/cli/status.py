@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.network_checks import add_looking, look_around
 from intradp_ros.cli.output import add_json, output, plain, table
+from intradp_ros.report.view.kinds import known
 
 DESCRIPTION = """\
 Show which robots, servers, planners, devices and coordinators there are, and how they do:
@@ -23,15 +22,6 @@ examples:
   ros2 intradp status --namespace /robot_1 --json
 
 exit status: 0 all are well, 1 one warns, or there is none"""
-#: What each kind of node is known by, and what is shown of it.
-KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    'device': ('weight_bytes_served', ('plan', 'inferences', 'trouble')),
-    'robot': ('inferences', ('mode', 'processing_time_ms', 'inferences', 'inferences_shared',
-                             'inferences_recovered', 'outages')),
-    'server': ('sessions', ('sessions', 'max_sessions', 'sessions_computing')),
-    'coordinator': ('missing', ('plan', 'alive', 'missing', 'trouble')),
-    'planner': ('books_made', ('profiles', 'books')),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,16 +49,3 @@ def run(args: argparse.Namespace) -> int:
                  'looks for the cause')
         out.result({'nodes': found})
     return 0 if found and all(node['well'] for node in found.values()) else 1
-
-
-def known(status: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the nodes of this package by name, in order, with what is shown of each."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, node in sorted(status.items()):
-        for kind, (mark, shown) in KINDS.items():
-            if mark in node['values']:
-                figures = {key: node['values'][key] for key in shown if key in node['values']}
-                found[name] = {'kind': kind, 'well': node['well'], 'message': node['message'],
-                               'figures': figures}
-                break
-    return found

@@ -5,7 +5,8 @@
 Who may use an HTTP server, how often, and with how much: checked before a body is parsed.
 
 API keys stand in a file, one on a line, each behind the name of its client
-and a blank.  Without keys a server listens on this machine only.
+and a blank.  Without keys a server listens on this machine only, and takes no
+request that a web page of another site made a browser send.
 """
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ import stat
 import threading
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import group
@@ -163,6 +165,11 @@ class Clients:
         self._held = 0
         self.rejected: dict[str, int] = {}
 
+    @property
+    def keyed(self) -> bool:
+        """Return whether clients need a key."""
+        return self._keys is not None
+
     def enter(self, address: str, authorization: str, is_open: bool = False,
               ) -> tuple[str, Refusal | None]:
         """Return who asks, and why that is not taken; else it is in flight until `leave`."""
@@ -246,6 +253,9 @@ class Guard:
             if entered and is_open and (_header(scope, b'content-length') not in (b'', b'0')
                                         or _header(scope, b'transfer-encoding')):
                 refused = Refusal(413, 'size', f'{scope["path"]} takes no body')
+            if entered and not self.clients.keyed and (foreign := _foreign(scope)):
+                refused = Refusal(403, 'foreign', 'without API keys only this machine is '
+                                  f'answered, by its own name: {foreign}')
             if refused is not None:
                 await _discard(scope, receive)
                 await self._reject(scope, send, refused)
@@ -365,6 +375,28 @@ async def _discard(scope: Scope, receive: Receive) -> None:
             refuse()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(read(), DISCARDING)
+
+
+def _foreign(scope: Scope) -> str:
+    """
+    Return which header shows that a request was not made for this machine, '' if none does.
+
+    A page of a stranger may lead a browser here: by a name of its own for 127.0.0.1
+    (``Host``), or openly (``Origin``).
+    """
+    for name in (b'host', b'origin'):
+        text = _header(scope, name).decode('latin-1')
+        if text and not _is_local(text if name == b'origin' else f'//{text}'):
+            return f'{name.decode().title()}: {text:.100}'
+    return ''
+
+
+def _is_local(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ''
+        return host == 'localhost' or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

@@ -19,6 +19,7 @@ from fastapi import FastAPI, Request, WebSocket, WebSocketDisconnect
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.web.access import ApiKeys, Clients, Guard, GuardLimits, RouteLimits
@@ -192,3 +193,46 @@ def test_without_keys_web_sockets_are_open_to_this_machine() -> None:
     site = Site(None)
     with closing(site.server), site.socket('/a', '') as mine:
         assert mine.recv(PATIENCE) == '127.0.0.1'
+
+
+def test_without_keys_only_this_machine_is_answered() -> None:
+    """A page of a stranger leads a browser of this machine here: by its own name, or openly."""
+    site = Site(None)
+    here = [{}, {'Host': 'localhost'}, {'Host': 'LOCALHOST:80'}, {'Host': '[::1]:80'},
+            {'Host': '127.1.2.3'}, {'Origin': 'http://localhost:3000'},
+            {'Origin': 'https://127.0.0.1'}]
+    elsewhere = [{'Host': 'rebound.example'}, {'Host': '127.0.0.1.example'}, {'Host': '10.0.0.1'},
+                 {'Host': 'a@localhost.example'}, {'Host': '[::1'}, {'Origin': 'null'},
+                 {'Origin': 'http://site.example'}, {'Origin': 'http://localhost.example'}]
+    with closing(site.server):
+        for headers in (*here, *elsewhere):
+            for method, path in (('GET', '/health'), ('POST', '/images')):
+                request = urllib.request.Request(site.server.url + path, method=method,
+                                                 headers=headers)
+                try:
+                    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                        found = answer.status
+                except urllib.error.HTTPError as error:
+                    found = error.code
+                assert found == (200 if headers in here else 403), headers
+        assert site.guard.rejected == {'foreign': 2 * len(elsewhere)}
+
+
+def test_with_a_key_any_name_is_answered(site: Site) -> None:
+    request = urllib.request.Request(site.server.url + '/x', headers={
+        'Host': 'robot.local', 'Origin': 'http://fleet.example', 'Authorization': f'Bearer {KEY}'})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        assert answer.status == 200
+
+
+def test_a_web_socket_that_a_foreign_page_opens_is_refused() -> None:
+    site = Site(None)
+    with closing(site.server):
+        address = f'ws://127.0.0.1:{site.server.port}/images'
+        with connect(address, origin=Origin('http://127.0.0.1:3000'), open_timeout=PATIENCE,
+                     ) as mine:
+            assert mine.recv(PATIENCE)
+        with pytest.raises(InvalidStatus) as refused, connect(
+                address, origin=Origin('http://site.example'), open_timeout=PATIENCE):
+            pass
+        assert refused.value.response.status_code == 403

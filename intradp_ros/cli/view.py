@@ -1,0 +1,86 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""``intradp view``: one live page for all systems, or a recording of them."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+import time
+from typing import Any
+
+from intradp_ros.cli.arguments import whole
+from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.output import output
+from intradp_ros.core.extras import pip_install
+from intradp_ros.report.view.recorded import Recorded
+from intradp_ros.web.access import ApiKeys, check_address
+
+DESCRIPTION = """\
+Show a page of what runs in this ROS domain, from what nodes publish anyway: who computes what,
+who is out and why, what crosses, whether targets are met. Or, with a demo's folder, the same page
+with a slider. It only shows; nothing is subscribed to while nobody looks."""
+
+EPILOG = """\
+examples:
+  intradp view
+  intradp view out/demo-fleet
+  intradp view --address 0.0.0.0 --api-keys view.keys"""
+PORT = 8790
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the subcommand."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.add_argument('recording', nargs='?', type=Path, metavar='FOLDER',
+                        help='that a demo wrote (default: live)')
+    parser.add_argument('--address', default='127.0.0.1', metavar='ADDRESS',
+                        help='where to listen (default %(default)s)')
+    parser.add_argument('--port', type=whole(0, 65535), default=PORT, metavar='N',
+                        help='TCP port, 0 for a free one (default %(default)s)')
+    parser.add_argument('--api-keys', type=Path, metavar='FILE',
+                        help='lines "NAME KEY"; needed where other machines may look')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the command is ended."""
+    try:
+        from intradp_ros.web.view_app import ViewServer
+    except ModuleNotFoundError as error:
+        raise CommandError(f'the page needs {error.name}: {pip_install("view")}') from error
+    try:
+        keys = ApiKeys.load(args.api_keys) if args.api_keys else None
+        check_address(args.address, keys)
+        source = Replay(Recorded(args.recording))
+        server = ViewServer(source, args.address, args.port, keys)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        if error.filename:
+            raise
+        raise CommandError(f'port {args.port} of {args.address}: {error.strerror}; choose '
+                           'another one by --port') from error
+    with output(False) as out:
+        out.show(f'Open {server.url} in a browser; Ctrl-C ends it')
+        try:
+            while True:
+                time.sleep(3600)
+        finally:
+            server.close()
+
+
+class Replay:
+    """A recording, as the page looks at it."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self.picture = recorded.picture
+
+    @contextmanager
+    def look(self, query: Mapping[str, str]) -> Iterator[Callable[[], Mapping[str, Any]]]:
+        """Return what gives the view of the step that a query names."""
+        at = query.get('at', '0')
+        yield partial(self._recorded.view, int(at) if at.isdecimal() else 0)

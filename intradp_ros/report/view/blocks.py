@@ -1,0 +1,171 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The pieces of a view, as plain data that the page draws; a view is JSON and holds no markup.
+
+A view is a title, notes, and sections of blocks.  What is not a number is left out, texts are
+cut: they come from strangers.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+import math
+from typing import Any
+
+from intradp_ros.report.palette import colours, LANES
+from intradp_ros.report.spans import length
+
+Block = dict[str, Any]
+Point = Sequence[float]
+MAX_TEXT = 300
+#: How well something is.
+WELL, WARNS, OUT = 'well', 'warns', 'out'
+
+
+def cut(value: Any, most: int = MAX_TEXT) -> str:
+    """Return a value as text, cut."""
+    text = str(value)
+    return text if len(text) <= most else text[:most - 1] + '…'
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, None for anything else; of a text the number that it is."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def shown(value: Any, unit: str = '', places: int | None = None) -> str:
+    """Return a number for people, with three digits or so many places; '–' for none."""
+    found = number(value)
+    if found is None:
+        return '–'
+    if places is None:
+        places = 0 if abs(found) >= 100 or found == int(found) else 1 if abs(found) >= 10 else 2
+    return f'{found:,.{places}f}{" " if unit else ""}{unit}'
+
+
+def megabits(bytes_per_second: Any) -> str:
+    """Return a rate for people."""
+    found = number(bytes_per_second)
+    return shown(None if found is None else 8e-6 * found, 'Mbit/s')
+
+
+def section(name: str, title: str, *blocks: Block | None) -> dict[str, Any]:
+    """Return a section; blocks that are None are left out."""
+    return {'id': name, 'title': title, 'blocks': [block for block in blocks if block]}
+
+
+def headline(text: str, tone: str = WELL) -> Block:
+    """Return a sentence that answers the section's question."""
+    return {'kind': 'headline', 'text': cut(text), 'tone': tone}
+
+
+def facts(rows: Iterable[tuple[str, Any]], caption: str = '') -> Block | None:
+    """Return names with values; those that are empty or not known are left out."""
+    kept = [[cut(name, 80), cut(value)] for name, value in rows
+            if value is not None and str(value) not in ('', '–')]
+    return {'kind': 'facts', 'rows': kept, 'caption': caption} if kept else None
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]],
+          ours: str = '') -> Block | None:
+    """Return a table; `ours` is the first cell of the row that stands out."""
+    kept = [[cut(cell) for cell in row] for row in rows]
+    return {'kind': 'table', 'caption': caption, 'head': list(head), 'rows': kept,
+            'ours': ours} if kept else None
+
+
+def line(caption: str, x: str, y: str, series: Mapping[str, Sequence[Point]], *,
+         cursor: float | None = None, dashed: Iterable[str] = (), marks: Iterable[str] = (),
+         known: Mapping[str, str] | None = None, **more: Any) -> Block | None:
+    """
+    Return curves of points (x, y) by name.
+
+    :param cursor: where on the x axis the view stands.
+    :param marks: names of those that are drawn as points only.
+    """
+    drawn = {name: [[p[0], p[1]] for p in points
+                    if number(p[0]) is not None and number(p[1]) is not None]
+             for name, points in series.items()}
+    drawn = {name: points for name, points in drawn.items() if points}
+    if not drawn:
+        return None
+    tint, dashes, dots = colours(drawn, known or {}), set(dashed), set(marks)
+    return {'kind': 'line', 'caption': caption, 'x': x, 'y': y, 'cursor': cursor, 'series': [
+        {'name': cut(name, 60), 'points': points, 'colour': tint[name],
+         'dash': name in dashes, 'dots': name in dots} for name, points in drawn.items()], **more}
+
+
+def frames(caption: str, parts: Mapping[str, str], rows: Sequence[Mapping[str, Any]],
+           chosen: Any = None) -> Block | None:
+    """
+    Return frames as bars of stacked parts.
+
+    :param parts: colours by name of part.
+    :param rows: of each frame `id`, `text`, `values` in the order of the parts (ms), and what is
+        known of `predicted` and `limit` (ms).
+    """
+    return {'kind': 'frames', 'caption': caption, 'chosen': chosen, 'rows': list(rows),
+            'parts': [[name, colour] for name, colour in parts.items()]} if rows else None
+
+
+def gantt(caption: str, spans: Sequence[Sequence[Any]], unit: str = 'ms',
+          known: Mapping[str, str] = LANES, most: int = 4000) -> Block | None:
+    """Return a timeline of spans: lane, kind, name, start and stop (in `unit`)."""
+    kept = [[cut(s[0], 60), cut(s[1], 20), cut(s[2], 120), s[3], s[4]] for s in spans[:most]
+            if number(s[3]) is not None and number(s[4]) is not None and s[3] <= s[4]]
+    if not kept:
+        return None
+    lanes = list(dict.fromkeys(s[0] for s in kept))
+    lanes.sort(key=lambda lane: list(known).index(lane) if lane in known else len(known))
+    return {'kind': 'gantt', 'caption': caption, 'unit': unit, 'spans': kept,
+            'lanes': list(colours(lanes, known).items())}
+
+
+def bottleneck(spans: Sequence[Sequence[Any]]) -> str:
+    """Return which lane of a timeline computes or sends the longest, '' if none does."""
+    busy: dict[str, list[tuple[float, float]]] = {}
+    for lane, kind, _, start, stop in spans:
+        if kind != 'wait':
+            busy.setdefault(lane, []).append((start, stop))
+    if not busy:
+        return ''
+    whole = max(span[4] for span in spans) - min(span[3] for span in spans)
+    lane = max(busy, key=lambda name: length(busy[name]))
+    return f'{lane}, busy for {length(busy[lane]) / whole:.0%} of the frame' if whole > 0 else ''
+
+
+def bands(caption: str, stages: Sequence[Sequence[float]], image: str = '',
+          number: Any = 0) -> Block | None:
+    """
+    Return who computed which rows of each operator, and over an image of the last one's.
+
+    :param stages: operator that a stage ends before, and the robot's share of the rows.
+    :param image: the name of the image, '' for none; `number` says which one it is.
+    """
+    kept = [[stop, min(1.0, max(0.0, share))] for stop, share in stages]
+    return {'kind': 'bands', 'caption': caption, 'stages': kept, 'image': image,
+            'number': number, 'lanes': [LANES['robot'], LANES['server']]} \
+        if kept or image else None
+
+
+def machine(name: str, role: str, state: str, lines: Iterable[str]) -> dict[str, Any]:
+    """Return a machine of the map."""
+    return {'name': cut(name, 60), 'role': role, 'state': state,
+            'lines': [cut(text, 120) for text in lines if text]}
+
+
+def medium(name: str, ends: Iterable[str], text: str, state: str = WELL) -> dict[str, Any]:
+    """Return what joins machines; `ends` are their names, none for all of them."""
+    return {'name': cut(name, 60), 'ends': [cut(end, 60) for end in ends],
+            'text': cut(text, 120), 'state': state}
+
+
+def chart(machines: Sequence[Mapping[str, Any]], media: Sequence[Mapping[str, Any]],
+          ) -> Block | None:
+    """Return the map of machines and of what joins them."""
+    return {'kind': 'map', 'machines': list(machines), 'media': list(media)} if machines else None
