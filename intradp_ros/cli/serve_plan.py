@@ -15,7 +15,6 @@ import numpy as np
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, size, table
 from intradp_ros.cli.output_paths import result_file
-from intradp_ros.cli.serving_fleet import read_sites
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import prepare_process
@@ -24,6 +23,7 @@ from intradp_ros.split.calls.accelerator import DeviceError, open_device
 from intradp_ros.systems.serving.loaded_service import load_service
 from intradp_ros.systems.serving.service import read_services, Service, ServicesError
 from intradp_ros.systems.serving.service_table import ServiceTable
+from intradp_ros.systems.serving.site_files import read_sites
 from intradp_ros.systems.serving.site_planner import (
     by_rows,
     Forecast,
@@ -75,12 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, plan, and show."""
-    topology, devices = read_sites(args.fleet)
     if min(args.executors, args.threads) < 1 or max(args.executors, args.threads) > 64 \
             or not 0 <= args.robots <= 10_000:
         raise CommandError('--executors and --threads must be 1 to 64, --robots 0 to 10000')
     with output(args.json) as out:
         try:
+            topology, devices = read_sites(args.fleet)
             services = read_services(args.services)
             asked = asked_rates(services, list(devices), args.robots, args.asked)
             with out.steps() as step:

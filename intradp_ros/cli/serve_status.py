@@ -13,8 +13,10 @@ import urllib.request
 
 from rich.table import Table
 
+from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output
-from intradp_ros.cli.serving_fleet import sites_of
+from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.systems.serving.site_files import read_sites
 
 DESCRIPTION = """\
 Ask the gateways of all sites of a fleet what they serve, and what became of requests since they
@@ -40,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask and show; 1 if a site does not answer."""
     key = args.key.read_text().split()[-1] if args.key else ''
-    found = {site: _asked(device.gateway, key) for site, device in sites_of(args.fleet).items()}
+    try:
+        sites = read_sites(args.fleet)[1]
+    except FleetFileError as error:
+        raise CommandError(str(error)) from error
+    found = {site: _asked(device.gateway, key) for site, device in sites.items()}
     with output(args.json) as out:
         for site, state in found.items():
             if 'error' in state:

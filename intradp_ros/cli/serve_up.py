@@ -8,17 +8,15 @@ import argparse
 import importlib
 import logging
 from pathlib import Path
-import stat
 import threading
 from typing import Any
 
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
-from intradp_ros.cli.serving_fleet import own_site, sites_of
 from intradp_ros.core.extras import pip_install
-from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
-from intradp_ros.systems.serving.placement_plan import PlacementError, read_placement
-from intradp_ros.systems.serving.service import read_services, ServicesError
+from intradp_ros.systems.serving.local_site import SiteSettings
+from intradp_ros.systems.serving.service import read_services
+from intradp_ros.systems.serving.site_files import planned_site
 
 DESCRIPTION = """\
 Run one site: its gateway, which takes requests, and processes that compute them. Sites forward to
@@ -66,84 +64,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
     parser.add_argument('--rate', type=float, default=100.0, metavar='N', help='connections, and '
                         'requests over HTTP, a second of each client (default %(default)s)')
-    parser.add_argument('--grpc', type=int, metavar='PORT', help='serve the Open Inference '
-                        'Protocol over gRPC, too, at this port')
+    parser.add_argument('--grpc', type=int, default=0, metavar='PORT', help='serve the Open '
+                        'Inference Protocol over gRPC, too, at this port')
     parser.add_argument('--logs', type=Path, metavar='FOLDER', help='for logs of executors')
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the command is ended."""
-    access, app, links = modules()
-    sites = sites_of(args.fleet)
-    name = own_site(sites, args.device)
-    try:
-        services = read_services(args.services)
-        keys = access.ApiKeys.load(args.keys) if args.keys else None
-        access.check_address(args.address, keys)
-        lanes = read_placement(args.plan).lanes(name, [service.name for service in services]) \
-            if args.plan else None
-    except (ServicesError, PlacementError, ValueError) as error:
-        raise CommandError(str(error)) from error
-    if lanes is not None and args.executors is not None:
+    if args.plan and args.executors is not None:
         raise CommandError('the plan says how many executors there are: leave --executors out')
     executors = 1 if args.executors is None else args.executors
     if min(executors, args.threads) < 1:
         raise CommandError('--executors and --threads must be at least 1')
-    key = _key(args.site_key)
+    web = site_server()
+    try:
+        site = planned_site(args.fleet, read_services(args.services), args.device, args.plan)
+        access = web.SiteAccess.load(args.address, args.keys, args.site_key, args.rate,
+                                     args.grpc)
+    except (ModuleNotFoundError, ValueError) as error:
+        raise CommandError(str(error)) from error
     logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')
     logging.getLogger('websockets').setLevel(logging.WARNING)
     if args.logs:
         args.logs.mkdir(parents=True, exist_ok=True)
     with output(False) as out:
-        port = int(sites[name].gateway.rpartition(':')[2])
-        local = LocalSite(name, services, list(sites), SiteSettings(
-            executors, args.threads, args.compute, args.logs), lanes=lanes)
+        local = site.start(SiteSettings(executors, args.threads, args.compute, args.logs))
         try:
-            clients = app.site_clients(keys, args.rate)
-            server = app.serve(local.gateway, args.address, port, clients=clients)
-            grpc = _grpc(local.gateway, args.address, args.grpc, clients) if args.grpc else None
-            connected = links.SiteLinks(local.gateway, {
-                site: device.gateway for site, device in sites.items() if site != name}, key)
-            also = f', gRPC at port {args.grpc}' if grpc else ''
-            out.show(f'site {name} at {server.url}{also}; services: '
-                     f'{", ".join(service.name for service in services)}; Ctrl-C ends')
+            server = web.SiteServer(local.gateway, site.port, site.others, access)
+            also = f', gRPC at port {args.grpc}' if args.grpc else ''
+            out.show(f'site {site.name} at {server.url}{also}; services: '
+                     f'{", ".join(service.name for service in site.services)}; Ctrl-C ends')
             try:
                 threading.Event().wait()
             finally:
-                connected.close()
-                if grpc:
-                    grpc.close()
                 server.close()
         finally:
             local.close()
     return 0
 
 
-def modules() -> tuple[Any, Any, Any]:
-    """Return the modules of the web; CommandError if a package is missing."""
+def site_server() -> Any:
+    """Return the module of the web; CommandError if a package is missing."""
     try:
-        access, app, links = (importlib.import_module(f'intradp_ros.web.{name}')
-                              for name in ('access', 'serving_app', 'site_link'))
+        return importlib.import_module('intradp_ros.web.site_server')
     except ModuleNotFoundError as error:
         raise CommandError(f'serving needs the package {error.name}: '
                            f'{pip_install("serving")}') from error
-    return access, app, links
-
-
-def _grpc(gateway: Any, address: str, port: int, clients: Any) -> Any:
-    try:
-        module = importlib.import_module('intradp_ros.web.inference_grpc')
-    except ModuleNotFoundError as error:
-        raise CommandError(str(error)) from error
-    return module.InferenceGrpc(gateway, address, port, clients)
-
-
-def _key(path: Path | None) -> str:
-    if path is None:
-        return ''
-    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise CommandError(f'others may read the key in {path}: chmod 600 {path}')
-    key = path.read_text().split()[-1:]
-    if not key:
-        raise CommandError(f'{path} holds no key')
-    return key[0]

@@ -1,0 +1,100 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A site's gateway on the network: its port for robots and sites, and its links to other sites."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+import stat
+from typing import TYPE_CHECKING
+
+from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.web.access import ApiKeys, check_address, Clients
+from intradp_ros.web.serving_app import serve, site_clients
+from intradp_ros.web.site_link import SiteLinks
+
+if TYPE_CHECKING:
+    from intradp_ros.web.inference_grpc import InferenceGrpc
+
+
+@dataclass(frozen=True)
+class SiteAccess:
+    """Where a site listens, who may ask, and by which key other sites know it."""
+
+    address: str = '127.0.0.1'
+    keys: ApiKeys | None = None
+    key: str = ''
+    rate: float = 100.0
+    #: Port of the Open Inference Protocol over gRPC, 0 for none.
+    grpc: int = 0
+
+    @classmethod
+    def load(cls, address: str, keys: Path | None, key: Path | None, rate: float, grpc: int = 0,
+             ) -> SiteAccess:
+        """
+        Read the keys.
+
+        Raises
+        ------
+        ValueError
+            If the address needs keys, or others may read one.
+        ModuleNotFoundError
+            If a package for gRPC is missing; the text says which.
+        OSError
+            If a file cannot be read.
+
+        """
+        found = ApiKeys.load(keys) if keys else None
+        check_address(address, found)
+        if grpc:
+            from intradp_ros.web import inference_grpc  # noqa: F401 - is it there?
+        return cls(address, found, own_key(key), rate, grpc)
+
+
+class SiteServer:
+    """Serves a gateway and links it to others until it is closed; OSError if the port is taken."""
+
+    def __init__(self, gateway: Gateway, port: int, others: Mapping[str, str],
+                 access: SiteAccess) -> None:
+        clients = site_clients(access.keys, access.rate)
+        self._server = serve(gateway, access.address, port, clients=clients)
+        try:
+            self._grpc = _grpc(gateway, access, clients)
+        except BaseException:
+            self._server.close()
+            raise
+        self._links = SiteLinks(gateway, others, access.key)
+        self.url = self._server.url
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Return how many connections were refused, displaced or cut, by cause."""
+        return self._server.rejected
+
+    def close(self) -> None:
+        """End all connections."""
+        self._links.close()
+        if self._grpc:
+            self._grpc.close()
+        self._server.close()
+
+
+def _grpc(gateway: Gateway, access: SiteAccess, clients: Clients) -> InferenceGrpc | None:
+    if not access.grpc:
+        return None
+    from intradp_ros.web.inference_grpc import InferenceGrpc
+    return InferenceGrpc(gateway, access.address, access.grpc, clients)
+
+
+def own_key(path: Path | None) -> str:
+    """Return the key of a file that only its owner may read, '' without one; ValueError if not."""
+    if path is None:
+        return ''
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f'others may read the key in {path}: chmod 600 {path}')
+    key = path.read_text().split()[-1:]
+    if not key:
+        raise ValueError(f'{path} holds no key')
+    return key[0]
