@@ -82,6 +82,20 @@ class ServingClient:
                     _end, asked, InferEnd(InferFate.CANCELLED, 'withdrawn'))
         return withdraw
 
+    def reach(self, service: str) -> None:
+        """Connect to a service before anything is asked of it."""
+        self._loop.call_soon_threadsafe(self._way, service)
+
+    def reached(self, service: str) -> str:
+        """Return the gateway that is asked for a service, '' while none can be reached."""
+        way = self._services.get(service)
+        return way.reached if way else ''
+
+    def greeting(self, service: str) -> Mapping[str, Any]:
+        """Return what the newest gateway said of a service when it was reached."""
+        way = self._services.get(service)
+        return way.greeting if way else {}
+
     def move(self, gateways: Sequence[str]) -> None:
         """Send from now on to other gateways; what is in flight is answered by those before."""
         def moved() -> None:
@@ -111,10 +125,12 @@ class ServingClient:
         if math.isfinite(asked.deadline):
             self._loop.call_at(self._loop.time() + max(0.0, asked.deadline - time.monotonic()),
                                _end, asked, InferEnd(InferFate.LATE, 'late: no answer in time'))
-        name = asked.request.service
-        if name not in self._services:
-            self._services[name] = _ServiceWay(name, self._gateways, self._key)
-        self._services[name].ask(asked)
+        self._way(asked.request.service).ask(asked)
+
+    def _way(self, service: str) -> _ServiceWay:
+        if service not in self._services:
+            self._services[service] = _ServiceWay(service, self._gateways, self._key)
+        return self._services[service]
 
 
 class _ServiceWay:
@@ -125,7 +141,7 @@ class _ServiceWay:
         self._waiting: deque[_Asked] = deque()
         self._wake = asyncio.Event()
         self._ways = 0.0
-        self._current: _Connection | None = None
+        self.reached, self.greeting = '', dict[str, Any]()
         self._moved = False
         self._readers: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run())
@@ -161,8 +177,9 @@ class _ServiceWay:
                 if attempt % len(self._gateways) == 0:
                     await asyncio.sleep(ATTEMPT)
                 continue
-            self._moved = False
+            self._moved, self.reached = False, gateway
             await self._send(connection)
+            self.reached = ''
             attempt = 0 if self._moved else attempt + 1
 
     async def _open(self, gateway: str) -> _Connection:
@@ -173,7 +190,8 @@ class _ServiceWay:
             f'{uri}/{self._service}', compression=None, max_size=MAX_ANSWER, open_timeout=CONNECT,
             ping_interval=SILENCE, ping_timeout=SILENCE, close_timeout=SILENCE,
             additional_headers=headers, proxy=None)
-        await asyncio.wait_for(socket.recv(), CONNECT)
+        greeting = unpack(await asyncio.wait_for(socket.recv(decode=False), CONNECT))
+        self.greeting = greeting if isinstance(greeting, dict) else {}
         connection = _Connection(socket)
         reader = asyncio.create_task(self._read(connection))
         self._readers.add(reader)

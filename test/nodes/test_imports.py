@@ -51,7 +51,7 @@ for name in sys.argv[1:]:
         'fleet.device_node', 'fleet.coordinator_node', 'fleet.stage_device',
         'fleet.stage_coordination', 'language.language_node', 'language.language_device',
         'language.language_planning', 'training.trainer_node', 'training.training_device',
-        'training.training_coordination')]
+        'training.training_coordination', 'serving.gateway_node', 'serving.client_node')]
     done = subprocess.run([sys.executable, '-c', code, *nodes], capture_output=True, text=True,
                           cwd=tmp_path)
     assert done.returncode == 0, done.stderr

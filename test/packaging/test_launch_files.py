@@ -44,6 +44,8 @@ NODES = {
     'coordinator': {'coordinator_node'},
     'language': {'board'},
     'trainer': {'trainer_node'},
+    'gateway': {'gateway_node'},
+    'client': {'client_node'},
     'demo': {'offload_node', 'planner_node', 'inference_node'},
 }
 

@@ -13,7 +13,8 @@ from intradp_ros.nodes import node_modules
 
 CHANNELS = {
     'offload_node': ('offload_server_channel',), 'inference_node': ('offload_robot_channel',),
-    'planner_node': (), 'player_node': (), 'trainer_node': (),
+    'planner_node': (), 'player_node': (), 'trainer_node': (), 'gateway_node': (),
+    'client_node': (),
     'language_node': ('fleet_coordinator_device_server_channel',
                       'fleet_device_robot_robot_channel'),
     'device_node': ('fleet_coordinator_device_server_channel', 'fleet_device_robot_robot_channel'),

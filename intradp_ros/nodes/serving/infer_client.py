@@ -1,0 +1,207 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""A robot's client of gateway nodes: one end for each request, also while it changes gateways."""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+import secrets
+import threading
+import time
+from typing import Any
+
+from rclpy.client import Client
+from rclpy.node import Node
+
+from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.nodes.serving.infer_messages import (
+    check_answer,
+    end_of,
+    InferMessageError,
+    request_message,
+    sealed_request,
+    specs_of,
+)
+from intradp_ros.nodes.serving.infer_server import NAME, QOS
+from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.runtime.requests.roaming import (
+    Ask,
+    Heard,
+    Ping,
+    Roaming,
+    Tell,
+    Todo,
+)
+from intradp_ros.srv import Infer
+from intradp_ros.systems.serving.gateway import CLOSING
+from intradp_ros.systems.serving.service import TensorSpec
+from intradp_ros.wire.rejections import Rejections
+
+#: Seconds after which an answer is not waited for: rclpy itself waits for ever.
+FORGET = 30.0
+Specs = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
+
+
+class InferClient:
+    """
+    Asks a service of the first of some gateway nodes that answers; see `InferService`.
+
+    Its node's executor must spin, and `look` be called several times in `silence` seconds.  Ends
+    are heard on the thread of who calls, or on the executor's.
+    """
+
+    def __init__(self, node: Node, service: str, gateways: Sequence[str], key: SharedKey | None,
+                 silence: float, warn: Callable[[str], None]) -> None:
+        self._node, self._service, self._key, self._warn = node, service, key, warn
+        self._clients: dict[str, Client[Any, Any]] = {}
+        self._awaited: deque[tuple[float, Client[Any, Any], Any]] = deque()
+        self._challenges: dict[str, int] = {}
+        self._roaming = Roaming(secrets.token_hex(8), silence)
+        self._lock, self._rejections = threading.Lock(), Rejections()
+        self._outbox: list[Todo] = []
+        self._draining = False
+        #: What the service takes and gives, once a gateway has said so; and why none does.
+        self.specs: Specs | None = None
+        self.trouble = ''
+        self.move(gateways)
+
+    @property
+    def gateway(self) -> str:
+        """Return the gateway that is asked, '' for none."""
+        return self._roaming.gateway
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return what became of answers and gateways, in numbers."""
+        return {'late_answers': self._roaming.late, 'asked_again': self._roaming.again,
+                'changes_of_gateway': self._roaming.changes}
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Return how many answers were not taken, by cause."""
+        return self._rejections.by_cause()
+
+    def submit(self, request: InferRequest, heard: Heard) -> Callable[[], None]:
+        """Send a request."""
+        with self._lock:
+            number, todo = self._roaming.submit(request, heard, time.monotonic())
+            self._outbox += todo
+        self._drain()
+
+        def withdraw() -> None:
+            with self._lock:
+                self._outbox += self._roaming.withdraw(number, time.monotonic())
+            self._drain()
+        return withdraw
+
+    def move(self, gateways: Sequence[str]) -> None:
+        """
+        Ask other gateways from now on; what is in flight is answered by those before.
+
+        Raises
+        ------
+        ValueError
+            If they cannot be names of nodes, or are too many.
+
+        """
+        for name in gateways:
+            if name not in self._clients:
+                self._clients[name] = self._node.create_client(
+                    Infer, f'{name}/{NAME}', qos_profile=QOS)
+        with self._lock:
+            self._outbox += self._roaming.move(gateways, time.monotonic())
+        self._drain()
+
+    def look(self) -> None:
+        """Do what time brings."""
+        now = time.monotonic()
+        with self._lock:
+            self._outbox += self._roaming.look(now)
+            while self._awaited and now - self._awaited[0][0] > FORGET:
+                _, client, future = self._awaited.popleft()
+                client.remove_pending_request(future)
+        self._drain()
+
+    def close(self) -> None:
+        """Ask no more; what is in flight ends as cancelled."""
+        with self._lock:
+            self._outbox += self._roaming.end_all(time.monotonic())
+        self._drain()
+        for client in self._clients.values():
+            self._node.destroy_client(client)
+
+    def _drain(self) -> None:
+        """Do in order what is to be done; one thread at a time, without the lock."""
+        while True:
+            with self._lock:
+                if self._draining or not self._outbox:
+                    return
+                self._draining = True
+                todo, self._outbox = self._outbox, []
+            try:
+                for each in todo:
+                    self._do(each)
+            finally:
+                with self._lock:
+                    self._draining = False
+
+    def _do(self, todo: Todo) -> None:
+        try:
+            if isinstance(todo, Tell):
+                todo.heard(todo.end)
+            elif isinstance(todo, Ping):
+                self._ask(todo.gateway, Infer.Request(
+                    service=self._service, number=secrets.randbits(63)), None)
+            else:
+                self._ask(todo.gateway, request_message(todo.request), todo)
+        except Exception as error:  # of one request, whatever it is: the others go on
+            self._reject('failed', f'{type(error).__name__}: {error}')
+
+    def _ask(self, gateway: str, message: Infer.Request, ask: Ask | None) -> None:
+        client = self._clients[gateway]
+        if not client.service_is_ready():
+            with self._lock:
+                self._outbox += self._roaming.gone(gateway, time.monotonic())
+            return
+        if ask is not None:
+            sealed_request(self._key, message, self._challenges.get(gateway, 0))
+        future = client.call_async(message)
+        with self._lock:
+            self._awaited.append((time.monotonic(), client, future))
+        future.add_done_callback(
+            lambda done: self._answered(gateway, message, ask, done.result()))
+
+    def _answered(self, gateway: str, message: Infer.Request, ask: Ask | None,
+                  answer: Infer.Response) -> None:
+        """Take an answer, on the executor's thread."""
+        try:
+            check_answer(self._key, answer, message)
+            end = end_of(answer)
+            now, leaving = time.monotonic(), end.reason == CLOSING
+            self._challenges[gateway] = answer.challenge
+            if ask is None and not leaving:
+                self._take_specs(answer)
+            with self._lock:
+                if ask is not None and self._key and end.fate is InferFate.REFUSED and (
+                        answer.challenge != message.challenge):
+                    todo = self._roaming.repeat(ask.number, now)
+                elif ask is not None:
+                    todo = self._roaming.answered(gateway, ask.number, end, now, leaving)
+                else:
+                    todo = (self._roaming.gone if leaving else self._roaming.alive)(gateway, now)
+                self._outbox += todo
+        except InferMessageError as error:
+            self._reject(getattr(error, 'cause', 'answer'), str(error))
+        self._drain()
+
+    def _take_specs(self, answer: Infer.Response) -> None:
+        found = specs_of(answer.takes), specs_of(answer.gives)
+        self.trouble = '' if found[0] else answer.reason if 'not served' in answer.reason else (
+            f'{self._service} is being loaded')
+        if found[0]:
+            self.specs = found
+
+    def _reject(self, cause: str, text: str) -> None:
+        if self._rejections.count(cause, time.monotonic()):
+            self._warn(f'rejected ({cause}): {text}')
