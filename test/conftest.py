@@ -19,6 +19,7 @@ all nodes after it wait without end (`shared_memory_ports`): such ports are free
 from __future__ import annotations
 
 from collections.abc import Iterator
+import gc
 import os
 from pathlib import Path, PurePosixPath
 import struct
@@ -96,6 +97,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if any(item.path.is_relative_to(place) for place in waiting):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(autouse=True, scope='module')
+def short_collections() -> Iterator[None]:
+    """
+    Have the collector look only at what a file's tests make.
+
+    A process of thousands of tests keeps millions of objects.  To look through all of them
+    takes seconds, in which no thread runs: longer than devices of tests may be silent.
+    """
+    gc.collect()
+    gc.freeze()
+    yield
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+import faulthandler
 from functools import partial
 import os
 from pathlib import Path
@@ -302,9 +303,12 @@ def difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
 
 
 def wait_until(what: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something; say where all threads stand if it does not come."""
     end = time.monotonic() + seconds
     while not what():
-        assert time.monotonic() < end, 'it did not come in time'
+        if time.monotonic() > end:
+            faulthandler.dump_traceback()
+            raise AssertionError(f'it did not come in {seconds} s')
         time.sleep(0.02)
 
 

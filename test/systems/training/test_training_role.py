@@ -184,6 +184,7 @@ class Site:
         for lead in self.leads:
             lead.coordinator.close()
         self.network.close()
+        print('\n'.join(self.logged))  # pytest shows it if the test failed
 
 
 @pytest.fixture
