@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         sites = read_sites(args.fleet)[1]
     except FleetFileError as error:
         raise CommandError(str(error)) from error
-    found = {site: _asked(device.gateway, key) for site, device in sites.items()}
+    found = {site: asked(device.gateway, key) for site, device in sites.items()}
     with output(args.json) as out:
         for site, state in found.items():
             if 'error' in state:
@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
     return int(any('error' in state for state in found.values()))
 
 
-def _asked(gateway: str, key: str) -> dict[str, Any]:
+def asked(gateway: str, key: str) -> dict[str, Any]:
+    """Return what a gateway says of itself, or {"error": why} if it does not."""
     request = urllib.request.Request(f'http://{gateway}/status', headers={
         'Authorization': f'Bearer {key}'} if key else {})
     try:

@@ -15,6 +15,7 @@ from typing import Any
 from intradp_ros.cli.arguments import whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
+from intradp_ros.cli.view_live import Live
 from intradp_ros.core.extras import pip_install
 from intradp_ros.report.view.recorded import Recorded
 from intradp_ros.web.access import ApiKeys, check_address
@@ -41,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='where to listen (default %(default)s)')
     parser.add_argument('--port', type=whole(0, 65535), default=PORT, metavar='N',
                         help='TCP port, 0 for a free one (default %(default)s)')
+    parser.add_argument('--gateway', action='append', default=[], metavar='HOST:PORT',
+                        help='of a site of `intradp serve up`, to be shown too')
+    parser.add_argument('--key', type=Path, metavar='FILE', help='an API key of the gateways')
     parser.add_argument('--api-keys', type=Path, metavar='FILE',
                         help='lines "NAME KEY"; needed where other machines may look')
 
@@ -54,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         keys = ApiKeys.load(args.api_keys) if args.api_keys else None
         check_address(args.address, keys)
-        source = Replay(Recorded(args.recording))
+        source: Replay | Live = Replay(Recorded(args.recording)) if args.recording else Live(
+            args.gateway, args.key.read_text().split()[-1] if args.key else '')
         server = ViewServer(source, args.address, args.port, keys)
     except ValueError as error:
         raise CommandError(str(error)) from error
@@ -70,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
                 time.sleep(3600)
         finally:
             server.close()
+            source.close()
 
 
 class Replay:
@@ -84,3 +90,6 @@ class Replay:
         """Return what gives the view of the step that a query names."""
         at = query.get('at', '0')
         yield partial(self._recorded.view, int(at) if at.isdecimal() else 0)
+
+    def close(self) -> None:
+        """Do nothing: nobody listens."""

@@ -67,8 +67,10 @@ def test_diagnostics_warn_while_messages_are_rejected(node: Node) -> None:
     assert levels == [DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.OK,
                       DiagnosticStatus.WARN]
     assert (status.name, status.message) == ('/receiving', 'serving')
-    assert {v.key: v.value for v in status.values} == {
-        'sessions': '1', 'rejected_kind': '1', 'rejected_size': '2'}
+    values = {v.key: v.value for v in status.values}
+    assert values.pop('host') and 0 < float(values.pop('host_memory_used_mb')) < float(
+        values.pop('host_memory_mb')) and float(values.pop('host_load')) >= 0
+    assert values == {'sessions': '1', 'rejected_kind': '1', 'rejected_size': '2'}
     (status,) = diagnostics.status('late', {}, {'kind': 1, 'size': 2}, well=False).status
     assert status.level == DiagnosticStatus.WARN
 

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+import os
+from pathlib import Path
+import socket
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
 
-from intradp_ros.nodes.common.prometheus import Metrics, Total
+from intradp_ros.nodes.common.prometheus import Figure, Metrics, Total
 from intradp_ros.runtime.transport.traffic import Traffic
 
 
@@ -31,7 +35,7 @@ class Diagnostics:
         """Return the status with its values as text; `rejected` counts by cause."""
         total = sum(rejected.values())
         well, self._rejected = well and total <= self._rejected, total
-        every = {**values, **{f'rejected_{cause}': Total(n)
+        every = {**values, **machine(), **{f'rejected_{cause}': Total(n)
                               for cause, n in sorted(rejected.items())}}
         metrics: Metrics | None = getattr(self._node, 'metrics', None)
         if metrics:
@@ -43,6 +47,20 @@ class Diagnostics:
         array = DiagnosticArray(status=[status])
         array.header.stamp = self._node.get_clock().now().to_msg()
         return array
+
+
+def machine(meminfo: Path = Path('/proc/meminfo')) -> dict[str, Any]:
+    """Return how this machine does: its name, load by core, memory in 1e6 bytes."""
+    found: dict[str, Any] = {'host': socket.gethostname()}
+    with suppress(OSError):
+        found['host_load'] = Figure(os.getloadavg()[0] / (os.cpu_count() or 1), '.2f')
+    with suppress(OSError, ValueError, KeyError):
+        lines = dict(line.split(':') for line in meminfo.read_text().splitlines())
+        whole, free = (1.024e-3 * int(lines[key].split()[0])
+                       for key in ('MemTotal', 'MemAvailable'))
+        found |= {'host_memory_mb': Figure(whole, '.0f'),
+                  'host_memory_used_mb': Figure(whole - free, '.0f')}
+    return found
 
 
 class SaidOnce:

@@ -181,7 +181,7 @@ class DeviceNode(ManagedNode):
             values['plan' if number == 0 else f'plan of {fleet.name}'] = plan
         for status in found:
             values |= status
-        values |= {'trouble': trouble,
+        values |= {'trouble': trouble, 'device_name': self._settings['device_name'],
                    'weight_bytes_served': Total(sum(m.weights.served for _, m in members)),
                    'authenticated': self._key is not None}
         rejected = added(*(part.rejected() for part in self._parts.values()),

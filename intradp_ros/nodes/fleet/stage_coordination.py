@@ -50,6 +50,12 @@ class StageCoordination(PipelinePlanner):
         if self.live:
             self._node.call_every(1.0, self._report_qoe, self._node.until_deactivated)
 
+    def status(self) -> Mapping[str, Any]:
+        """Return what the media give, for diagnostics."""
+        live = self.live
+        return {f'medium {name}': text for name, text in live.media(time.monotonic()).items()} \
+            if live else {}
+
     def _plan_model(self, request: PlanModel.Request, response: PlanModel.Response,
                     ) -> PlanModel.Response:
         """Do what an operator says about the plan."""

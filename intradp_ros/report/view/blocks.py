@@ -17,7 +17,7 @@ from intradp_ros.report.palette import colours, LANES
 from intradp_ros.report.spans import length
 
 Block = dict[str, Any]
-Point = Sequence[float]
+Point = Sequence[Any]
 MAX_TEXT = 300
 #: How well something is.
 WELL, WARNS, OUT = 'well', 'warns', 'out'

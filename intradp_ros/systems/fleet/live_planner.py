@@ -112,10 +112,14 @@ class LivePlanner:
         state = self._state
         if state is None or state.plan is None:
             return 'no plan: nothing fits'
-        media = [f'{name}: {8e-6 * found.value:.1f} Mbit/s '
-                 + (f'(measured {found.age:.0f} s ago)' if found.measured else '(declared)')
-                 for name, found in self._view.media(now).items()]
+        media = [f'{name}: {text}' for name, text in self.media(now).items()]
         return '\n'.join([describe(state.costs, state.plan), *media])
+
+    def media(self, now: float) -> dict[str, str]:
+        """Return for people what the network was measured to give, by medium."""
+        return {name: f'{8e-6 * found.value:.1f} Mbit/s '
+                + (f'(measured {found.age:.0f} s ago)' if found.measured else '(declared)')
+                for name, found in self._view.media(now).items()}
 
     @property
     def predicted(self) -> FleetPlan | None:
