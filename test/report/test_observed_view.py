@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 import pytest
 
 from intradp_ros.report.view.observed import FORGOTTEN, FRAMES, MOST, Observed, SILENT
@@ -132,8 +133,8 @@ def test_language_training_and_sites() -> None:
                                   'lost': 0, 'waiting': 5, 'p95_ms': 48.5, 'transfers': 6}}}, 13.0)
     seen.take('Gateway', 'yard:8000', {'error': 'Connection refused'}, 13.0)
     view = seen.view({}, 13.5)
-    assert '6 tokens a second, 171.5 ms each; bottleneck: disk of drone' == blocks(
-        view, 'headline', 'language')[0]['text']
+    [said] = blocks(view, 'headline', 'language')
+    assert said['text'] == '6 tokens a second, 171.5 ms each; bottleneck: disk of drone'
     assert blocks(view, 'line', 'language')[0]['series'][0]['points'] == [
         [1.0, 6.0], [2.0, 6.0], [3.0, 6.0]]
     assert blocks(view, 'line', 'training')[0]['series'][0]['points'] == [
@@ -185,7 +186,7 @@ def messages(draw: st.DrawFn) -> tuple[str, Any]:
     return draw(st.sampled_from(KINDS)), draw(st.just(data) | ANY)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(messages(), max_size=8))
 def test_anything_leaves_a_view_that_is_json(found: list[tuple[str, Any]]) -> None:
     seen = Observed()

@@ -1,0 +1,168 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""`intradp view` over real nodes: who is out, when it listens, a publisher that floods."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+import json
+import os
+from pathlib import Path
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from browser import browser
+from node_processes import nodes, own_domain, TIMEOUT
+import pytest
+import rclpy
+
+from intradp_ros.cli.view_live import LINGER, Live
+from intradp_ros.msg import InferenceStats, InferenceTimeline
+from intradp_ros.web.view_app import ViewServer
+
+pytestmark = pytest.mark.slow
+MODEL = 'small_models:dense 1x3x64x96 uint8'
+FLOOD = """
+import rclpy
+from intradp_ros.msg import InferenceStats
+rclpy.init()
+node = rclpy.create_node('flood')
+publisher = node.create_publisher(InferenceStats, '~/stats', 10)
+message = InferenceStats(strategy='x' * 2000, latency_ms=1.0)
+while True:
+    publisher.publish(message)
+"""
+
+
+class Looking:
+    """Somebody who looks, without a browser."""
+
+    def __init__(self, live: Live, **query: str) -> None:
+        self._look = live.look(query)
+        self.view = self._look.__enter__()
+
+    def until(self, done: Callable[[str], Any], seconds: float = TIMEOUT) -> str:
+        end = time.monotonic() + seconds
+        while not done(text := json.dumps(self.view())):
+            assert time.monotonic() < end, text[:3000]
+            time.sleep(0.05)
+        return text
+
+    def close(self) -> None:
+        self._look.__exit__(None, None, None)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def test_a_device_that_is_killed_is_out_on_the_page(tmp_path: Path) -> None:
+    with own_domain(tmp_path), nodes(tmp_path / 'logs') as start:
+        boards = {name: start.start('device_node', {
+            'roles': ['stages'], 'models': [MODEL], 'device_name': name}, label=name, node=name)
+            for name in ('board1', 'board2')}
+        start.start('coordinator_node', {
+            'model': MODEL, 'stages': 'board1,board2', 'source': 'board1',
+            'devices': ['board1', 'board2']})
+        live = Live((), '')
+        with closing(live), closing(ViewServer(live, '127.0.0.1', 0)) as server, \
+                browser(tmp_path / 'browser') as page:
+            assert live.pid is None
+            page.open(server.url)
+            page.until("document.body.innerText.includes('2 of 2 devices are there')")
+            text = page.text()
+            for each in ('/board1 device well', '/coordinator_node coordinator well', 'board1',
+                         'without a key', 'load', 'GB', '1. board1: operators'):
+                assert each in text
+            heard: list[float] = []
+            follow = Looking(live)
+            boards['board2'].kill()
+
+            def wait() -> None:
+                follow.until(lambda text: '1 of 2 devices are there' in text)
+                heard.append(time.monotonic())
+            threading.Thread(target=wait).start()
+            page.until("document.body.innerText.includes('1 of 2 devices are there')")
+            seen = time.monotonic()
+            follow.close()
+            assert heard and seen - heard[0] < 0.5 + 0.5  # the check itself takes some
+            assert 'board2 device out' in page.text() and 'out for' in page.text()
+            assert 'its heartbeats do not come' in page.text()
+            pid = live.pid
+            page.open('about:blank')
+            end = time.monotonic() + LINGER + TIMEOUT
+            while live.pid is not None:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            assert not Path(f'/proc/{pid}').exists()
+        assert page.errors == []
+
+
+class Robot:
+    """A node that publishes what an inference node does, until it is closed."""
+
+    def __init__(self) -> None:
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context)
+        self.node = rclpy.create_node('robot', context=self.context)
+        self.stats = self.node.create_publisher(InferenceStats, '~/stats', 10)
+        self.timelines = self.node.create_publisher(InferenceTimeline, '~/timeline', 10)
+        self.number, self.measured, self._ended = 0, 0, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.1):
+            self.number += 1
+            self.stats.publish(InferenceStats(
+                inference=self.number, strategy='shared', shared=True,
+                latency_ms=1000.0 + self.number, compute_ms=20.0))
+            if self.timelines.get_subscription_count():
+                self.measured += 1
+                self.timelines.publish(InferenceTimeline(
+                    inference=self.number, lane=['robot'], kind=['compute'],
+                    name=['conv' + 'x' * 30_000], start=[0.0], stop=[0.02]))
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.node.destroy_node()
+        self.context.try_shutdown()
+
+
+def test_timelines_are_measured_on_a_wish_only_and_rarely(tmp_path: Path) -> None:
+    with own_domain(tmp_path), closing(Robot()) as robot, closing(Live((), '')) as live:
+        with closing(Looking(live)) as looking:
+            looking.until(lambda text: 'Sharing: /robot' in text)
+            assert '"gantt"' not in json.dumps(looking.view())
+        assert robot.measured == 0
+        with closing(Looking(live, timelines='1')) as looking:
+            looking.until(lambda text: '"gantt"' in text)
+            before = robot.measured
+            time.sleep(2.0)  # 30 kB are three seconds' worth
+            assert robot.measured - before <= 2
+
+
+def test_a_flooding_publisher_costs_a_tenth_of_a_core_and_hides_nobody(tmp_path: Path) -> None:
+    with own_domain(tmp_path), closing(Robot()) as robot, closing(Live((), '')) as live, \
+            closing(Looking(live)) as looking:
+        looking.until(lambda text: 'Sharing: /robot' in text)
+        flood = subprocess.Popen([sys.executable, '-c', FLOOD], cwd=tmp_path)
+        try:
+            looking.until(lambda text: 'Sharing: /flood' in text)
+            time.sleep(5.0)  # until it is noticed, where the machine is not too busy to flood
+            assert live.pid
+            begun, before = time.monotonic(), cpu_seconds(live.pid)
+            time.sleep(20.0)
+            share = (cpu_seconds(live.pid) - before) / (time.monotonic() - begun)
+            assert share <= 0.1
+            newest = robot.number
+            looking.until(lambda text: f'frame {newest}' in text, TIMEOUT)
+        finally:
+            flood.kill()
+            flood.wait()
