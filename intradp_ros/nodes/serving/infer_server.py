@@ -32,6 +32,8 @@ NAME = 'infer'
 #: Requests that have no answer yet, and bytes of their tensors; requests that DDS keeps.
 MAX_OPEN, MAX_OPEN_BYTES = 256, 256 << 20
 QOS = QoSProfile(depth=64)
+#: Threads that send answers.
+SENDERS = 4
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class InferServer:
     rclpy answers when a callback returns, and a callback that waits holds a thread.  So the
     callback returns the request, and what rclpy then calls to send an answer takes it; the answer
     is sent when there is one.  Messages become requests on one thread, in order, and ends become
-    messages on another: the node's own thread and the gateway's only hand them over.
+    messages on others, of which a client that left holds one up for a tenth of a second: the
+    node's own thread and the gateway's only hand them over.
     """
 
     def __init__(self, node: Node, gateway: Gateway, key: SharedKey | None, highest: int,
@@ -63,8 +66,8 @@ class InferServer:
         self._open: dict[int, _Open] = {}
         self._bytes = self._count = 0
         self._closed = False
-        self._takes, self._answers = (ThreadPoolExecutor(1, f'{NAME}-{what}')
-                                      for what in ('requests', 'answers'))
+        self._takes = ThreadPoolExecutor(1, f'{NAME}-requests')
+        self._answers = ThreadPoolExecutor(SENDERS, f'{NAME}-answers')
         self._service: Any = node.create_service(
             Infer, f'~/{NAME}', lambda request, _: request, qos_profile=QOS)
         self._send = self._service.send_response
