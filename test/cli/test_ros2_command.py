@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from intradp_ros.cli.main import COMMANDS
-from intradp_ros.cli.status import known
+from intradp_ros.report.view.kinds import known
 
 ROOT = Path(__file__).parents[2]
 

@@ -174,8 +174,10 @@ def test_gateways_at_addresses_are_asked_over_web_sockets():
         assert ends[-1][1].site == 'b'
         with pytest.raises(ValueError, match='HOST:PORT'):
             way.move(['gateway_node'])
-    for closing in (*servers, *sites):
-        closing.close()
+    for server in servers:
+        server.close()
+    for site in sites:
+        site.close()
 
 
 @pytest.mark.parametrize('dtype', DTYPES)

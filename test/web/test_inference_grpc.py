@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import socket
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,8 +75,9 @@ def inputs(rows=()):
 def message(**change):
     """Return a request as bytes; `raw`, `image` and `state` change its parts."""
     raw = change.pop('raw', [IMAGE.tobytes(), STATE.tobytes()])
-    entries = [{'name': 'image', 'datatype': 'UINT8', 'shape': [8, 8, 3]},
-               {'name': 'state', 'datatype': 'FP32', 'shape': [4]}]
+    entries: list[dict[str, Any]] = [
+        {'name': 'image', 'datatype': 'UINT8', 'shape': [8, 8, 3]},
+        {'name': 'state', 'datatype': 'FP32', 'shape': [4]}]
     for entry in entries:
         entry |= change.pop(entry['name'], {})
     return CLASSES['ModelInferRequest'](**{

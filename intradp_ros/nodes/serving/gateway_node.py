@@ -79,10 +79,10 @@ class GatewayNode(ManagedNode):
         self._planned = site
         if site.gateways:  # what only a port needs is an extra
             from intradp_ros.web.site_server import SiteAccess
-            self._access = SiteAccess.load(
-                given['http_address'], *(Path(given[name]) if given[name] else None
-                                         for name in ('api_keys', 'site_key')),
-                given['http_rate'], given['grpc_port'])
+            keys, own = (Path(given[name]) if given[name] else None
+                         for name in ('api_keys', 'site_key'))
+            self._access = SiteAccess.load(given['http_address'], keys, own,
+                                           given['http_rate'], given['grpc_port'])
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self._local = site.start(SiteSettings(
             given['executors'], given['threads'], given[DEVICE.name]))

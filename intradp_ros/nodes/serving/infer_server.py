@@ -71,7 +71,7 @@ class InferServer:
         self._service: Any = node.create_service(
             Infer, f'~/{NAME}', lambda request, _: request, qos_profile=QOS)
         self._send = self._service.send_response
-        self._service.send_response = self._came
+        self._service.send_response = self._came  # type: ignore[method-assign, assignment]
 
     @property
     def rejected(self) -> Mapping[str, int]:

@@ -266,7 +266,8 @@ class Observed:
             self._notices[topic] = when, cut(data['text'])
 
     def _robot(self, topic: str) -> _Robot:
-        return _of(self._robots, topic.rpartition('/')[0], _Robot)
+        found: _Robot = _of(self._robots, topic.rpartition('/')[0], _Robot)
+        return found
 
     # What is shown.
 
