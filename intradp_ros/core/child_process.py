@@ -32,6 +32,8 @@ from intradp_ros.core.steady import Steady
 
 #: Seconds between signs of life, and without any after which a child is taken for dead.
 BEAT, SILENCE = 0.5, 10.0
+#: Seconds for the first one: on a busy machine it takes long to import all.
+START = 90.0
 #: Bytes of a message.
 MAX_MESSAGE = 1 << 30
 _LENGTH = struct.Struct('<Q')
@@ -80,7 +82,7 @@ class ChildProcess:
         assert self._process.stdin is not None and self._process.stdout is not None
         _widen(self._process.stdin)
         self._out: queue.SimpleQueue[Sequence[Bytes] | None] = queue.SimpleQueue()
-        self._life = time.monotonic()
+        self._life = time.monotonic() + max(0.0, START - silence)
         self._ended = threading.Event()
         self._silent = False
         for target in (self._write, self._read, self._watch):

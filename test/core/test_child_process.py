@@ -17,6 +17,8 @@ import os, signal, sys, threading, time
 from intradp_ros.core.child_process import ChildSide
 if sys.argv[1] == 'broken':
     raise RuntimeError('no such model')
+if sys.argv[1] == 'slow':
+    time.sleep(2.5)
 done = threading.Event()
 def heard(message):
     if message == b'print':
@@ -74,6 +76,12 @@ def test_it_says_by_what_it_ended(start):
     assert gone.get(timeout=60) == 'was ended by SIGSEGV'
     child, said, gone = start('broken')
     assert gone.get(timeout=60) == 'ended with code 1: RuntimeError: no such model'
+
+
+def test_a_child_has_longer_to_start(start):
+    child, said, gone = start('slow', silence=1.5)
+    child.send(b'a')
+    assert said.get(timeout=60) == b'<a>' and gone.empty()
 
 
 def test_a_silent_child_is_killed(start):
