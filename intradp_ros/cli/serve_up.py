@@ -66,6 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         'requests over HTTP, a second of each client (default %(default)s)')
     parser.add_argument('--grpc', type=int, default=0, metavar='PORT', help='serve the Open '
                         'Inference Protocol over gRPC, too, at this port')
+    parser.add_argument('--ray', default='', metavar='ADDRESS', help='run the executors in a Ray '
+                        'cluster: HOST:PORT, auto for that of this machine, local to start one')
     parser.add_argument('--logs', type=Path, metavar='FOLDER', help='for logs of executors')
 
 
@@ -88,7 +90,11 @@ def run(args: argparse.Namespace) -> int:
     if args.logs:
         args.logs.mkdir(parents=True, exist_ok=True)
     with output(False) as out:
-        local = site.start(SiteSettings(executors, args.threads, args.compute, args.logs))
+        try:
+            local = site.start(SiteSettings(executors, args.threads, args.compute, args.logs,
+                                            args.ray))
+        except (ModuleNotFoundError, ConnectionError) as error:
+            raise CommandError(str(error)) from error
         try:
             server = web.SiteServer(local.gateway, site.port, site.others, access)
             also = f', gRPC at port {args.grpc}' if args.grpc else ''

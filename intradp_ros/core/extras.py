@@ -12,6 +12,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'training': ('rosbags>=0.11',),
     'serving': ('fastapi>=0.115', 'grpcio>=1.60', 'msgpack>=1.0.5', 'prometheus-client',
                 'protobuf>=4.25', 'uvicorn>=0.30', 'websockets>=13'),
+    'ray': ('ray>=2.60',),
     'view': ('uvicorn>=0.30',),
     'web': ('fastapi>=0.115', 'uvicorn>=0.30', 'websockets>=13')}
 

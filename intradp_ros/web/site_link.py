@@ -11,6 +11,7 @@ that says nothing for a second is gone, and what was sent there is placed anew.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 import itertools
@@ -20,16 +21,25 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from intradp_ros.core.limits import within
-from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.core.limits import MAX_SECONDS, within
+from intradp_ros.runtime.requests.infer_requests import (
+    InferEnd,
+    InferFate,
+    InferRequest,
+    MAX_NAME,
+    MAX_PRIORITY,
+    MAX_TENSORS,
+)
 from intradp_ros.systems.serving.gateway import Gateway, Heard
+from intradp_ros.systems.serving.service import LARGEST_BATCH
 from intradp_ros.systems.serving.site_kernels.dispatch import MAX_HOPS
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.web.connections import Receive, Send
-from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
+from intradp_ros.web.tensor_messages import pack, unpack
 
 _LOG = logging.getLogger(__name__)
 PATH = '/sites'
@@ -37,6 +47,11 @@ PATH = '/sites'
 ROW_PERIOD, SILENCE, ATTEMPT = 0.1, 1.0, 0.25
 #: Bytes of a message, and requests of one site that may be in flight here.
 MAX_MESSAGE, IN_FLIGHT = 64 << 20, 4096
+#: Messages that wait to be sent to a site, which then is not heard; bytes parsed elsewhere.
+MOST_UNSENT, LARGE = 1024, 1 << 20
+#: Of the clock of the machine that asks.
+MAX_TIME = 1e12
+_FATES = frozenset(fate.value for fate in InferFate)
 _ASK, _STOP, _ROW, _END, _PING = 'ask', 'stop', 'row', 'end', 'ping'
 
 
@@ -46,45 +61,101 @@ def ask_message(number: int, request: InferRequest, path: Sequence[str]) -> byte
                  request.client, request.number, list(path), dict(request.tensors)])
 
 
-def asked(message: Sequence[Any]) -> tuple[int, InferRequest, tuple[str, ...]]:
-    """Return number, request and path of a message; ValueError if it has none."""
-    _, number, service, remaining, priority, client, chance, path, tensors = message
-    if not isinstance(tensors, dict) or not all(
-            hasattr(tensor, 'dtype') for tensor in tensors.values()):
-        raise ValueError('a request without arrays')
-    within('number', number, 0, (1 << 63) - 1)
-    within('priority', priority, -(1 << 20), 1 << 20)
-    return int(number), InferRequest(
-        _text(service), tensors, float(remaining), int(priority), _text(client),
-        number=int(within('number of chance', chance, 0, (1 << 63) - 1))), _path(path)
+def asked(data: bytes) -> tuple[str, Any]:
+    """
+    Return what a gateway that asks says: ask, stop or ping, and what of it.
+
+    Raises
+    ------
+    ValueError
+        If it is not a message; the text says why.
+
+    """
+    match _message(data):
+        case ['ping', sent]:
+            return _PING, _real(sent, 'time')
+        case ['stop', number]:
+            return _STOP, _whole(number, 'number')
+        case ['ask', number, service, remaining, priority, client, chance, path, tensors]:
+            return _ASK, (_whole(number, 'number'), InferRequest(
+                _text(service), _arrays(tensors), _real(remaining, 'remaining', math.inf),
+                _whole(priority, 'priority', -MAX_PRIORITY, MAX_PRIORITY), _text(client),
+                number=_whole(chance, 'number of chance')), _path(path, MAX_HOPS + 1))
+    raise ValueError('it is not an ask, stop or ping with what belongs to it')
 
 
 def end_message(number: int, end: InferEnd, row: StateRow) -> bytes:
     """Return an end as a message, with the state row of who sends it."""
-    return pack([_END, number, end.fate.value, end.reason, end.retry_after, end.queue, end.compute,
-                 end.batch, end.site, list(end.path), dict(end.tensors), _packed_row(row)])
+    return pack([_END, number, end.fate.value, end.reason[:2000], _finite(end.retry_after),
+                 _finite(end.queue), _finite(end.compute), end.batch, end.site, list(end.path),
+                 dict(end.tensors), _packed_row(row)])
 
 
-def end_of(message: Sequence[Any]) -> tuple[int, InferEnd, StateRow]:
-    """Return number, end and row of a message; ValueError if it has none."""
-    _, number, fate, reason, retry, queue, compute, batch, site, path, tensors, row = message
-    if not isinstance(tensors, dict) or not all(
-            hasattr(tensor, 'dtype') for tensor in tensors.values()):
-        raise ValueError('an end without arrays')
-    return int(number), InferEnd(
-        InferFate(fate), _text(reason, 2000), tensors, float(retry), queue=float(queue),
-        compute=float(compute), batch=int(batch), site=_text(site), path=_path(path)), _row(row)
+def answered(data: bytes) -> tuple[str, Any]:
+    """
+    Return what a gateway that is asked says: a row, or the end of a request with one.
+
+    Raises
+    ------
+    ValueError
+        If it is not a message; the text says why.
+
+    """
+    match _message(data):
+        case ['row', sent, row]:
+            return _ROW, (None if sent is None else _real(sent, 'time'), _row(row))
+        case ['end', number, fate, reason, retry, queue, compute, batch, site, path, tensors,
+              row]:
+            if _text(fate) not in _FATES:
+                raise ValueError(f'fate {str(fate)[:20]!r} is unknown')
+            times = [None if time is None else _real(time, 'seconds', MAX_SECONDS)
+                     for time in (retry, queue, compute)]
+            return _END, (_whole(number, 'number'), InferEnd(
+                InferFate(fate), _text(reason, 2000), _arrays(tensors),
+                math.inf if times[0] is None else times[0],
+                queue=math.nan if times[1] is None else times[1],
+                compute=math.nan if times[2] is None else times[2],
+                batch=_whole(batch, 'rows', 0, LARGEST_BATCH), site=_text(site),
+                path=_path(path)), _row(row))
+    raise ValueError('it is not a row or an end with what belongs to it')
 
 
-def _text(value: Any, most: int = 256) -> str:
-    if not isinstance(value, str):
-        raise ValueError('a text is missing')
-    return value[:most]
+def _message(data: bytes) -> list[Any]:
+    found = unpack(data)
+    if not isinstance(found, list) or not found or not isinstance(found[0], str):
+        raise ValueError('it is not a list that begins with a word')
+    return found
 
 
-def _path(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > 64:
-        raise ValueError('a path is a short list of sites')
+def _arrays(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or len(value) > MAX_TENSORS or not all(
+            isinstance(tensor, np.ndarray) and 0 < len(name) <= MAX_NAME
+            for name, tensor in value.items()):
+        raise ValueError(f'tensors are not a map of at most {MAX_TENSORS} arrays')
+    return value
+
+
+def _whole(value: Any, what: str, low: int = 0, high: int = (1 << 63) - 1) -> int:
+    if type(value) is not int:
+        raise ValueError(f'{what} is not a whole number')
+    return int(within(what, value, low, high))
+
+
+def _real(value: Any, what: str, high: float = MAX_TIME) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f'{what} is not a number')
+    return float(within(what, value, 0.0, high))
+
+
+def _text(value: Any, most: int = MAX_NAME) -> str:
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError(f'a text of at most {most} characters is missing')
+    return value
+
+
+def _path(value: Any, most: int = 64) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > most:
+        raise ValueError(f'a path is a list of at most {most} sites')
     return tuple(_text(name) for name in value)
 
 
@@ -96,7 +167,18 @@ def _row(value: Any) -> StateRow:
     if not isinstance(value, dict) or not all(
             isinstance(numbers, list) and len(numbers) == 3 for numbers in value.values()):
         raise ValueError('a row has three numbers for each service')
-    return StateRow({name: (float(a), float(b), float(c)) for name, (a, b, c) in value.items()})
+    a, b, c = 'end', 'share', 'least'
+    return StateRow({name: (_real(x, a), _real(y, b), _real(z, c))
+                     for name, (x, y, z) in value.items()})
+
+
+def _finite(seconds: float) -> float | None:
+    return min(seconds, MAX_SECONDS) if math.isfinite(seconds) else None
+
+
+async def _read(data: bytes, parse: Callable[[bytes], tuple[str, Any]]) -> tuple[str, Any]:
+    """Return what a message says; large ones are read on another thread."""
+    return parse(data) if len(data) < LARGE else await asyncio.to_thread(parse, data)
 
 
 class SiteSockets:
@@ -116,26 +198,31 @@ class SiteSockets:
         try:
             while (message := await receive())['type'] == 'websocket.receive':
                 try:
-                    self._hear(unpack(message.get('bytes') or b''), loop, out, in_flight)
-                except (TensorMessageError, ValueError, TypeError, OverflowError) as error:
-                    _LOG.warning('a message of another gateway is not understood: %s', error)
+                    kind, said = await _read(message.get('bytes') or b'', asked)
+                    self._hear(kind, said, loop, out, in_flight)
+                except ValueError as error:
+                    _LOG.warning('a message of another gateway is not taken, and its connection '
+                                 'ends: %s', error)
                     return
+                while out.qsize() > MOST_UNSENT:  # who does not take answers is not heard
+                    await asyncio.sleep(ROW_PERIOD)
         finally:
             for task in tasks:
                 task.cancel()
             for withdraw in list(in_flight.values()):
                 withdraw()
 
-    def _hear(self, message: Any, loop: asyncio.AbstractEventLoop, out: asyncio.Queue[bytes],
-              in_flight: dict[int, Callable[[], None]]) -> None:
-        kind = message[0]
+    def _hear(self, kind: str, said: Any, loop: asyncio.AbstractEventLoop,
+              out: asyncio.Queue[bytes], in_flight: dict[int, Callable[[], None]]) -> None:
         if kind == _PING:
-            out.put_nowait(pack([_ROW, float(message[1]), _packed_row(self._gateway.row())]))
+            out.put_nowait(pack([_ROW, said, _packed_row(self._gateway.row())]))
         elif kind == _STOP:
-            if withdraw := in_flight.pop(int(message[1]), None):
+            if withdraw := in_flight.pop(said, None):
                 withdraw()
-        elif kind == _ASK and len(in_flight) < IN_FLIGHT:
-            number, request, path = asked(message)
+        else:
+            number, request, path = said
+            if number in in_flight or len(in_flight) >= IN_FLIGHT:
+                raise ValueError(f'request {number} is in flight, or {IN_FLIGHT} are')
             in_flight[number] = _nothing
 
             def done(data: bytes) -> None:
@@ -146,16 +233,14 @@ class SiteSockets:
                 data = end_message(number, end, self._gateway.row())
                 with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(done, data)
-            withdraw = self._gateway.forwarded(request, path[:MAX_HOPS + 1], heard)
+            withdraw = self._gateway.forwarded(request, path, heard)
             if number in in_flight:
                 in_flight[number] = withdraw
-        else:
-            raise ValueError(f'unknown message {str(kind)[:20]!r}')
 
     async def _rows(self, out: asyncio.Queue[bytes]) -> None:
         while True:
             if out.qsize() < 8:
-                out.put_nowait(pack([_ROW, math.nan, _packed_row(self._gateway.row())]))
+                out.put_nowait(pack([_ROW, None, _packed_row(self._gateway.row())]))
             await asyncio.sleep(ROW_PERIOD)
 
 
@@ -220,6 +305,8 @@ class _Asking:
         self._out: asyncio.Queue[bytes] = asyncio.Queue()
         self._numbers = itertools.count(1)
         self._heard: dict[int, Heard] = {}
+        self._newest = 0
+        self._pinged: deque[float] = deque(maxlen=16)
         self._hop = 0.0
         self._linked = False
 
@@ -228,6 +315,7 @@ class _Asking:
         """Send a request; see `Link`."""
         number = next(self._numbers)
         self._heard[number] = heard
+        self._newest = number
         self._put(ask_message(number, request, path))
 
         def withdraw() -> None:
@@ -237,7 +325,13 @@ class _Asking:
 
     def _put(self, data: bytes) -> None:
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._out.put_nowait, data)
+            self._loop.call_soon_threadsafe(self._queued, data)
+
+    def _queued(self, data: bytes) -> None:
+        self._out.put_nowait(data)
+        if self._out.qsize() == MOST_UNSENT:
+            _LOG.warning('site %s takes nothing: the connection ends', self._site)
+            self._ending = asyncio.ensure_future(self._socket.close())
 
     async def serve(self) -> None:
         """Serve until the connection ends."""
@@ -246,34 +340,36 @@ class _Asking:
             while True:
                 data = await asyncio.wait_for(self._socket.recv(), SILENCE)
                 try:
-                    self._hear(unpack(data if isinstance(data, bytes) else b''))
-                except (TensorMessageError, ValueError, TypeError, OverflowError) as error:
-                    _LOG.warning('a message of site %s is not understood: %s', self._site, error)
+                    self._hear(*await _read(data if isinstance(data, bytes) else b'', answered))
+                except ValueError as error:
+                    _LOG.warning('a message of site %s is not taken, and the connection ends: %s',
+                                 self._site, error)
                     return
         finally:
             for task in tasks:
                 task.cancel()
             self._gateway.unlinked(self._site)
 
-    def _hear(self, message: Any) -> None:
-        kind = message[0]
+    def _hear(self, kind: str, said: Any) -> None:
         if kind == _ROW:
-            sent = float(message[1])
-            if sent == sent:
+            sent, row = said
+            if sent is not None:
+                if sent not in self._pinged:
+                    raise ValueError('it answers a ping that was not sent')
                 way = max(0.0, time.monotonic() - sent) / 2
                 self._hop = way if not self._linked else min(way, 0.8 * self._hop + 0.2 * way)
                 if not self._linked:
                     self._linked = True
                     self._gateway.linked(self._site, self)
             if self._linked:
-                self._gateway.heard_row(self._site, _row(message[2]), self._hop)
-        elif kind == _END:
-            number, end, row = end_of(message)
-            self._gateway.heard_row(self._site, row, self._hop)
-            if heard := self._heard.pop(number, None):
-                heard(end)
-        else:
-            raise ValueError(f'unknown message {str(kind)[:20]!r}')
+                self._gateway.heard_row(self._site, row, self._hop)
+            return
+        number, end, row = said
+        if number > self._newest:
+            raise ValueError(f'it answers request {number}, which was not asked here')
+        self._gateway.heard_row(self._site, row, self._hop)
+        if heard := self._heard.pop(number, None):
+            heard(end)
 
     async def _write(self) -> None:
         with suppress(WebSocketException, OSError):
@@ -282,7 +378,8 @@ class _Asking:
 
     async def _ping(self) -> None:
         while True:
-            self._out.put_nowait(pack([_PING, time.monotonic()]))
+            self._pinged.append(time.monotonic())
+            self._out.put_nowait(pack([_PING, self._pinged[-1]]))
             await asyncio.sleep(5 * ROW_PERIOD)
 
 

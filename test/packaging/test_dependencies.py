@@ -29,7 +29,7 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
 EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'google': 'serving', 'grpc': 'serving',
-          'msgpack': 'serving', 'pydantic': 'web',
+          'msgpack': 'serving', 'pydantic': 'web', 'ray': 'ray',
           'rosbags': 'training', 'starlette': 'web', 'uvicorn': 'web', 'websockets': 'web'}
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from intradp_ros.core.child_process import ChildProcess
+from intradp_ros.core.child_process import Bytes, ChildProcess
 from intradp_ros.runtime.requests.infer_requests import Tensors
 from intradp_ros.systems.serving.executor_messages import (
     answer_number,
@@ -60,8 +60,8 @@ class Listener(Protocol):
     def ended(self, executor: int, result: BatchResult) -> None:
         """Hear of the end of a batch."""
 
-    def lost(self, executor: int, why: str) -> None:
-        """Hear that the executor is gone."""
+    def lost(self, executor: int, why: str, which: Executor) -> None:
+        """Hear that an executor is gone; another may have its number by now."""
 
 
 class Executor(Protocol):
@@ -77,43 +77,23 @@ class Executor(Protocol):
         """End it in order."""
 
 
-class ProcessExecutor:
-    """A process that loads the given services in order and runs their batches."""
+class RemoteExecutor:
+    """What a process does for a gateway, as `executor_messages` has it; see its subclasses."""
 
-    def __init__(self, number: int, services: Mapping[int, Service], listener: Listener, *,
-                 threads: int = 1, device: str = 'cpu', log: Path | None = None,
-                 prefix: Sequence[str] = ()) -> None:
-        """Start it; `prefix` are words before its command line."""
+    def __init__(self, number: int, services: Mapping[int, Service], listener: Listener) -> None:
         self._number, self._listener = number, listener
         self._services = services
         self._specs: dict[int, Opened] = {}
         self._running: dict[int, int] = {}
         self._closing = False
-        self._child = ChildProcess(f'executor{number}', _MODULE, [f'executor{number}'],
-                                   self._heard, self._gone, log=log, prefix=prefix)
-        self._child.send(json_message(threads=threads, device=device))
-        for k, service in services.items():
-            self._child.send(json_message(service=k, model=service.model,
-                                          sizes=list(service.batches)))
-
-    @property
-    def pid(self) -> int:
-        """Return its process id."""
-        return self._child.pid
 
     def run(self, number: int, service: int, rows: Sequence[Tensors]) -> None:
         """Begin a batch."""
         self._running[number] = service
-        self._child.send(*batch_message(number, service, self._specs[service].inputs, rows))
+        self._send(batch_message(number, service, self._specs[service].inputs, rows))
 
-    def kill(self) -> None:
-        """End it at once."""
-        self._child.kill()
-
-    def close(self) -> None:
-        """End it in order."""
-        self._closing = True
-        self._child.close()
+    def _send(self, parts: Sequence[Bytes]) -> None:
+        raise NotImplementedError
 
     def _heard(self, message: bytearray) -> None:
         if message[:1] == RESULT:
@@ -135,7 +115,40 @@ class ProcessExecutor:
 
     def _gone(self, why: str) -> None:
         if not self._closing:
-            self._listener.lost(self._number, why)
+            self._listener.lost(self._number, why, self)
+
+
+class ProcessExecutor(RemoteExecutor):
+    """A process that loads the given services in order and runs their batches."""
+
+    def __init__(self, number: int, services: Mapping[int, Service], listener: Listener, *,
+                 threads: int = 1, device: str = 'cpu', log: Path | None = None,
+                 prefix: Sequence[str] = ()) -> None:
+        """Start it; `prefix` are words before its command line."""
+        super().__init__(number, services, listener)
+        self._child = ChildProcess(f'executor{number}', _MODULE, [f'executor{number}'],
+                                   self._heard, self._gone, log=log, prefix=prefix)
+        self._child.send(json_message(threads=threads, device=device))
+        for k, service in services.items():
+            self._child.send(json_message(service=k, model=service.model,
+                                          sizes=list(service.batches)))
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._child.pid
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+
+    def close(self) -> None:
+        """End it in order."""
+        self._closing = True
+        self._child.close()
+
+    def _send(self, parts: Sequence[Bytes]) -> None:
+        self._child.send(*parts)
 
 
 def _opened(said: Mapping[str, Any]) -> Opened:
@@ -186,7 +199,7 @@ class EmulatedExecutor:
         if not self._lost.is_set():
             self._lost.set()
             self._batches.put(None)
-            self._listener.lost(self._number, 'killed')
+            self._listener.lost(self._number, 'killed', self)
 
     def close(self) -> None:
         """End it in order."""

@@ -94,6 +94,6 @@ def answer_of(message: bytearray, outputs: Sequence[TensorSpec]) -> BatchResult:
         whole = np.frombuffer(message, spec.dtype, nbytes // np.dtype(spec.dtype).itemsize,
                               at).reshape((count, *spec.shape))
         for k, row in enumerate(rows):
-            row[spec.name] = whole[k]
+            row[spec.name] = whole[k, ...]  # an array also where it is one number
         at += nbytes
     return BatchResult(number, seconds, rows, why)

@@ -9,7 +9,7 @@ in `executor_messages`.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import json
 import os
 import queue
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from intradp_ros.core.child_process import ChildSide
+from intradp_ros.core.child_process import Bytes, ChildSide
 from intradp_ros.profiling.machine import prepare_process, release_memory
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import KernelDevice
@@ -50,48 +50,47 @@ def main() -> int:
     while True:
         message = orders.get()
         if message[:1] == JSON:
-            _load(side, json.loads(memoryview(message)[1:].tobytes()), device, services)
+            side.send(loaded(json.loads(memoryview(message)[1:].tobytes()), device, services))
         elif message[:1] == BATCH:
-            batch = batch_of(message)
-            _compute(side, batch, services[batch.service])
+            side.send(*computed(batch_of(message), services))
 
 
-def _load(side: ChildSide, what: dict[str, Any], device: KernelDevice,
-          services: dict[int, LoadedService]) -> None:
+def loaded(what: dict[str, Any], device: KernelDevice, services: dict[int, LoadedService],
+           ) -> bytes:
+    """Load and measure a service; return the message that says so, or why it cannot be."""
     began = time.monotonic()
     number = int(what['service'])
     try:
-        loaded = load_service(what['model'], what['sizes'], device)
-        loaded.measure()
+        found = load_service(what['model'], what['sizes'], device)
+        found.measure()
     except Exception as error:  # whatever the model's own code raises
         traceback.print_exc()
-        side.send(json_message(said='failed', service=number,
-                               error=f'{type(error).__name__}: {error}'[:2000]))
-        return
-    services[number] = loaded
+        return json_message(said='failed', service=number,
+                            error=f'{type(error).__name__}: {error}'[:2000])
+    services[number] = found
     release_memory()
-    side.send(json_message(
-        said='opened', service=number, sizes=loaded.sizes, rows=loaded.ladder.rows,
-        why=loaded.ladder.why, load_seconds=time.monotonic() - began,
-        nbytes=sum(t.nbytes for t in loaded.ladder.one.parameters.values()),
-        seconds=[loaded.seconds[b] for b in loaded.sizes],
-        spread=[loaded.spread[b] for b in loaded.sizes],
-        inputs=[[s.name, s.dtype, s.shape] for s in loaded.inputs],
-        outputs=[[s.name, s.dtype, s.shape] for s in loaded.outputs]))
+    return json_message(
+        said='opened', service=number, sizes=found.sizes, rows=found.ladder.rows,
+        why=found.ladder.why, load_seconds=time.monotonic() - began,
+        nbytes=sum(t.nbytes for t in found.ladder.one.parameters.values()),
+        seconds=[found.seconds[b] for b in found.sizes],
+        spread=[found.spread[b] for b in found.sizes],
+        inputs=[[s.name, s.dtype, s.shape] for s in found.inputs],
+        outputs=[[s.name, s.dtype, s.shape] for s in found.outputs])
 
 
-def _compute(side: ChildSide, batch: Batch, service: LoadedService) -> None:
-    """Answer a batch; rows that fail together are computed alone: one harms only itself."""
-    began = time.perf_counter()
+def computed(batch: Batch, services: Mapping[int, LoadedService]) -> list[Bytes]:
+    """Return the answer to a batch; those that fail together go alone: each harms itself."""
+    began, service = time.perf_counter(), services[batch.service]
     stacked = _stacked(batch, service)
     why = [''] * batch.rows
     try:
         outputs = service.run(stacked, batch.rows)
     except Exception as error:  # whatever an operator raises on these values
         outputs, why = _alone(stacked, batch.rows, service, error)
-    side.send(*answer_message(
+    return answer_message(
         batch.number, time.perf_counter() - began, why,
-        [out.contiguous().numpy().reshape(-1).view(np.uint8).data for out in outputs]))
+        [out.contiguous().numpy().reshape(-1).view(np.uint8).data for out in outputs])
 
 
 def _stacked(batch: Batch, service: LoadedService) -> list[torch.Tensor]:

@@ -32,7 +32,7 @@ from intradp_ros.runtime.requests.infer_requests import (
 from intradp_ros.systems.serving.executor import Executor, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.fates import ServiceFates
-from intradp_ros.systems.serving.request_check import checked_tensors, RequestError
+from intradp_ros.systems.serving.request_check import check_outputs, checked_tensors, RequestError
 from intradp_ros.systems.serving.service import Service
 from intradp_ros.systems.serving.site_arrays import (
     absent,
@@ -373,6 +373,7 @@ class Gateway:
             if held.over or held.away != site:
                 return
             held.away, held.withdraw = '', None
+            end = self._checked(held, site, end)
             if end.fate in (InferFate.IN_TIME, InferFate.LATE):
                 late = end.fate is InferFate.LATE or now > held.deadline
                 self._end(held, replace(
@@ -384,6 +385,20 @@ class Gateway:
                 self._place_it(held, now)
             self._start_free(now)
         self._drain()
+
+    def _checked(self, held: _Held, site: str, end: InferEnd) -> InferEnd:
+        """Return what another site answered; a refusal if that is not what the service gives."""
+        known = self._neighbours.sites
+        end = replace(end, site=end.site if end.site in known else site,
+                      path=tuple(name for name in end.path if name in known))
+        if end.fate is InferFate.IN_TIME:
+            try:
+                check_outputs(end.tensors, self._specs.get(held.service),
+                              self.services[held.service])
+            except RequestError as error:
+                _LOG.error('%s: site %s answers something else: %s', self.site, site, error)
+                return InferEnd(InferFate.REFUSED, str(error))
+        return end
 
     # ---- executors ----
 
@@ -454,10 +469,12 @@ class Gateway:
         assert fate == IN_TIME
         return replace(end, tensors=result.rows[k])
 
-    def lost(self, executor: int, why: str) -> None:
+    def lost(self, executor: int, why: str, which: Executor) -> None:
         """Hear that an executor is gone: its requests are placed anew, forwarded or refused."""
         now = self._clock()
         with self._lock:
+            if self._executors.get(executor) is not which:
+                return
             self._lose(executor, now)
             self._start_free(now)
         self._drain()

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 import logging
 from pathlib import Path
 import threading
+from typing import Any
 
 from intradp_ros.systems.serving.executor import (
     EmulatedExecutor,
@@ -27,12 +29,17 @@ FIRST_WAIT, MOST_WAIT = 0.2, 30.0
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """`executors` processes of so many `threads`, on a `device` of PyTorch; logs in a folder."""
+    """
+    `executors` processes of so many `threads`, on a `device` of PyTorch; logs in a folder.
+
+    `ray`: the address of a Ray cluster whose actors they are, '' for processes of this machine.
+    """
 
     executors: int = 1
     threads: int = 1
     device: str = 'cpu'
     logs: Path | None = None
+    ray: str = ''
 
 
 class LocalSite:
@@ -49,7 +56,17 @@ class LocalSite:
         Start all; services are served as they are loaded.
 
         `lanes` are the numbers of the services of each executor; without them each has all.
+
+        Raises
+        ------
+        ModuleNotFoundError, ConnectionError
+            If there is no Ray, or no such cluster, where one is asked for.
+
         """
+        self._cluster: Any = None
+        if settings.ray:
+            self._cluster = import_module('intradp_ros.systems.serving.ray_executor')
+            self._cluster.join_cluster(settings.ray)
         self._services, self._settings = tuple(services), settings
         planned = [list(range(len(services)))] * settings.executors if lanes is None else lanes
         self._lanes = [numbers for emulated in (False, True) for lane in planned
@@ -59,7 +76,7 @@ class LocalSite:
         self._opened: list[set[int]] = [set() for _ in self._lanes]
         self._executors: dict[int, Executor] = {}
         self._closing = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for number in range(len(self._lanes)):
             self._start(number)
 
@@ -96,11 +113,13 @@ class LocalSite:
         """Hear of the end of a batch."""
         self.gateway.ended(executor, result)
 
-    def lost(self, executor: int, why: str) -> None:
-        """Hear that an executor is gone; another takes its place."""
-        self.gateway.lost(executor, why)
-        if self._closing.is_set():
-            return
+    def lost(self, executor: int, why: str, which: Executor) -> None:
+        """Hear that an executor is gone; another takes its place, if that has not happened."""
+        with self._lock:
+            if self._closing.is_set() or self._executors.get(executor) is not which:
+                return
+            del self._executors[executor]
+        self.gateway.lost(executor, why, which)
         for service in set(self._lanes[executor]) - self._opened[executor]:
             self.gateway.failed(executor, service, f'its process {why}')
         wait = min(MOST_WAIT, FIRST_WAIT * 2 ** self._deaths[executor])
@@ -120,6 +139,10 @@ class LocalSite:
             executor: Executor
             if all(service.seconds for service in services.values()):
                 executor = EmulatedExecutor(number, services, self)
+            elif self._cluster is not None:
+                executor = self._cluster.RayExecutor(
+                    number, services, self, site=self.gateway.site, threads=settings.threads,
+                    device=settings.device)
             else:
                 log = settings.logs / f'executor{number}.log' if settings.logs else None
                 executor = ProcessExecutor(number, services, self, threads=settings.threads,

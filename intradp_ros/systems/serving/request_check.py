@@ -37,6 +37,31 @@ def checked_tensors(tensors: Tensors, opened: Opened | None, service: Service) -
     return {spec.name: _row(tensors, spec) for spec in specs}
 
 
+def check_outputs(tensors: Tensors, opened: Opened | None, service: Service) -> None:
+    """
+    Look at what another site answered, if it is known here what a service gives.
+
+    Raises
+    ------
+    RequestError
+        If one is missing, unknown, or of another shape or dtype.
+
+    """
+    specs = opened.outputs if opened else service.outputs
+    if not specs:
+        return
+    found = {name: (tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()}
+    wanted = {spec.name: (spec.dtype, spec.shape) for spec in specs}
+    for name in (*wanted, *found):
+        if found.get(name) != wanted.get(name):
+            raise RequestError(f'output {name[:64]!r} is {_shown(found.get(name))}, not '
+                               f'{_shown(wanted.get(name))}')
+
+
+def _shown(found: tuple[str, tuple[int, ...]] | None) -> str:
+    return f'{found[0]} {"x".join(map(str, found[1])) or "(a number)"}' if found else 'missing'
+
+
 def _row(tensors: Tensors, spec: TensorSpec) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     tensor = tensors.get(spec.name)
     wanted = f'send {spec.dtype} {"x".join(map(str, spec.shape)) or "(a number)"}'

@@ -56,7 +56,7 @@ class Lane:
 
     def kill(self):
         self.dead = True
-        self.gateway.lost(self.number, 'killed')
+        self.gateway.lost(self.number, 'killed', self)
 
     def close(self):
         self.dead = True

@@ -85,7 +85,7 @@ class Lane:
     def kill(self):
         if not self.gone:
             self.gone = True
-            self.gateway.lost(self.number, 'killed')
+            self.gateway.lost(self.number, 'killed', self)
 
     def close(self):
         self.gone = True
