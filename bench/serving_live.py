@@ -8,6 +8,9 @@ socket   processor milliseconds of the gateway for each request of 150 kB by an 
          openpi, to a real executor, and the milliseconds that it adds at the median, for one
          client and for eight
 together the rate of eight such clients over that of one, executors take t(8) = 2.4 t(1)
+ray      answers in time of one site over those of Ray Serve, by turns on the same machine: times
+         of batches as above, requests by chance, 0.8 and 2 times what batches of 8 can do; Ray
+         Serve in the best of several settings (needs ``ray[serve]``, left out without it)
 kills    three sites, one of which is killed again and again while robots ask: requests without a
          fate or with two, and when goodput is back at what the sites that are left can do
 
@@ -16,8 +19,10 @@ Needs ``openpi-client`` (installed without its dependencies, which pin an old Nu
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 import json
 import os
 from pathlib import Path
@@ -172,6 +177,93 @@ def together_figures(folder: Path, each: int) -> dict[str, float]:
     return {'one_per_s': rates[0], 'eight_per_s': rates[1], 'ratio': rates[1] / rates[0]}
 
 
+#: Of Ray Serve: requests that a replica holds, and that may wait before it; -1: any number.
+QUEUES = {'default': (100, -1), 'two_batches': (16, -1), 'bounded': (16, 8)}
+DEADLINE = 0.36  # three batches of 8
+
+
+def ray_figures(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
+    """Compare with Ray Serve; each system has the machine in turn."""
+    import ray
+    from ray import serve
+    service, = parse_services(POLICY)
+    port = _free_port()
+    ray.init(include_dashboard=False, log_to_driver=False)
+    try:
+        serve.start(http_options=serve.HTTPOptions(port=port, request_timeout_s=DEADLINE))
+        for name, (ongoing, queued) in QUEUES.items():
+            serve.run(_deployment(serve, service.seconds, ongoing, queued), name=name,
+                      route_prefix=f'/{name}')
+        with sites(folder, POLICY, ('dock',)) as (_, places, _start):
+            time.sleep(10.0)
+            urls = {'ours': f'http://{places["dock"]}/v2/models/policy/infer',
+                    **{name: f'http://127.0.0.1:{port}/{name}' for name in QUEUES}}
+            found: dict[str, Any] = {}
+            for load in (0.8, 2.0):
+                counts: dict[str, list[float]] = {name: [] for name in urls}
+                for number in range(rounds):
+                    for name, url in urls.items():
+                        counts[name].append(asyncio.run(_ask_by_chance(
+                            url, load * 8 / service.seconds[7], seconds, number)))
+                shares = {name: median(each) for name, each in counts.items()}
+                best = max(QUEUES, key=lambda name: shares[name])
+                found[f'load {load}'] = {
+                    'in_time': shares, 'best': best, 'ratio': shares['ours'] / shares[best],
+                    'ratios': [a / b for a, b in zip(counts['ours'], counts[best])]}
+            return found
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def _deployment(serve: Any, seconds: Sequence[float], ongoing: int, queued: int) -> Any:
+    """Return an application that takes as long as a table, in batches of up to 8."""
+    @serve.deployment(max_ongoing_requests=ongoing, max_queued_requests=queued,
+                      ray_actor_options={'num_cpus': 0.1})
+    class Policy:
+        @serve.batch(max_batch_size=8, batch_wait_timeout_s=0.0)  # type: ignore[untyped-decorator]
+        async def run(self, pictures: list[bytes]) -> list[bytes]:
+            await asyncio.sleep(seconds[len(pictures) - 1])
+            return [bytes([sum(picture[:64]) % 127]) * 1400 for picture in pictures]
+
+        async def __call__(self, request: Any) -> Any:
+            from starlette.responses import Response
+            return Response(await self.run(await request.body()))
+    return Policy.bind()
+
+
+async def _ask_by_chance(url: str, rate: float, seconds: float, seed: int) -> float:
+    """Return the share of requests that are answered within the deadline."""
+    import aiohttp
+    head = json.dumps({'parameters': {'timeout': 1e6 * (DEADLINE - 0.01),
+                                      'binary_data_output': True}, 'inputs': [
+        {'name': 'image', 'shape': PICTURE, 'datatype': 'UINT8',
+         'parameters': {'binary_data_size': 150528}}]}).encode()
+    ours = url.endswith('infer')
+    headers = {'Inference-Header-Content-Length': str(len(head))} if ours else {}
+    body = (head if ours else b'') + bytes(150528)
+    chance = np.random.default_rng(seed)
+    sent = np.sort(chance.uniform(0, seconds, int(chance.poisson(rate * seconds))))
+    good = [0]
+
+    async def ask(session: aiohttp.ClientSession, at: float) -> None:
+        await asyncio.sleep(max(0.0, at - time.monotonic()))
+        begun = time.monotonic()
+        try:
+            async with session.post(url, data=body, headers=headers) as answer:
+                fine = answer.status == 200 and len(await answer.read()) >= 1400
+        except (aiohttp.ClientError, asyncio.TimeoutError):
+            return
+        good[0] += fine and time.monotonic() - begun <= DEADLINE
+    async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=2 * DEADLINE)) as session:
+        start = time.monotonic() + 0.2
+        await asyncio.gather(*(ask(session, start + float(at)) for at in sent))
+    await asyncio.sleep(1.0)
+    return good[0] / max(1, len(sent))
+
+
 def kill_figures(folder: Path, kills: int) -> dict[str, Any]:
     """Kill a site again and again; each time another, started anew afterwards."""
     service, = parse_services(KILLED)
@@ -254,8 +346,10 @@ def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--only', choices=('socket', 'together', 'kills'))
+    parser.add_argument('--only', choices=('socket', 'together', 'ray', 'kills'))
     parser.add_argument('--each', type=int, default=1000, help='requests over the policy socket')
+    parser.add_argument('--seconds', type=float, default=20.0, help='of a round against Ray')
+    parser.add_argument('--rounds', type=int, default=5, help='against Ray')
     parser.add_argument('--kills', type=int, default=20)
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
@@ -264,10 +358,11 @@ def main() -> None:
     parts: Mapping[str, Callable[[Path], Any]] = {
         'socket': lambda folder: socket_figures(folder, args.each),
         'together': lambda folder: together_figures(folder, 80),
+        'ray': lambda folder: ray_figures(folder, args.seconds, args.rounds),
         'kills': lambda folder: kill_figures(folder, args.kills)}
     found = {}
     for name, measure in parts.items():
-        if args.only in (None, name):
+        if args.only == name or (args.only is None and (name != 'ray' or find_spec('ray'))):
             with tempfile.TemporaryDirectory(prefix='intradp-serving-') as folder:
                 found[name] = measure(Path(folder))
             print(name, json.dumps({key: value for key, value in found[name].items()
