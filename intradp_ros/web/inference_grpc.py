@@ -130,7 +130,7 @@ class InferenceGrpc:
             headers = dict(context.invocation_metadata() or ())
             client, refused = self._clients.enter(
                 _address(context.peer()), str(headers.get('authorization', '')))
-            held = 0
+            entered, held = refused is None, 0
             try:
                 if refused is None:
                     body = await self._body(context)
@@ -149,7 +149,7 @@ class InferenceGrpc:
                 await _abort(context, error.status, str(error), error.more)
             finally:
                 self._clients.hold(-held)
-                if refused is None:
+                if entered:
                     self._clients.leave(client)
             raise AssertionError('an aborted call goes on')
         return run
