@@ -117,7 +117,7 @@ def test_clients_of_triton_are_answered(running, rows):
 
 def test_refusals_say_why_and_when(running):
     with triton.InferenceServerClient(running[1]) as client:
-        for more, reason in (({'timeout': 5000}, 'UNAVAILABLE.*would be late.*ms are left'),
+        for more, reason in (({'timeout': 5000}, 'UNAVAILABLE.*(would be late|time is over)'),
                              ({'outputs': [triton.InferRequestedOutput('x')]},
                               "INVALID_ARGUMENT.*output 'x' is not given"),
                              ({'sequence_id': 5}, "INVALID_ARGUMENT.*'sequence_"),
@@ -167,12 +167,11 @@ def test_keys_and_rates_are_those_of_all_protocols(tmp_path):
     path = tmp_path / 'keys.txt'
     path.write_text(f'robot1 {KEY}\n')
     path.chmod(0o600)
-    with site(ApiKeys.load(path), rate=1.0) as (gateway, address, clients):
+    with site(ApiKeys.load(path), rate=0.01) as (gateway, address, clients):
         assert problem(address, message())[0] is grpc.StatusCode.UNAUTHENTICATED
         allowed = (('authorization', f'Bearer {KEY}'),)
         server = serve(gateway, '127.0.0.1', 0, clients=clients)
-        for _ in range(4):  # the burst
-            assert call(address, message(), metadata=allowed)
+        assert call(address, message(), metadata=allowed)
         code, text, more = problem(address, message(), metadata=allowed)
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and 'robot1' in text
         assert int(more['retry-after-ms']) > 0
