@@ -20,6 +20,9 @@ from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.json_text import read_json
 from intradp_ros.profiling.disk import disk_rate
+from intradp_ros.split.calls.accelerator import DeviceError, open_device
+from intradp_ros.split.kernel_device import HOST, KernelDevice
+from intradp_ros.systems.language.arithmetic import arithmetic_of, free_bytes
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.drafts import DRAFTS, MOST_DRAFTS
@@ -28,7 +31,6 @@ from intradp_ros.systems.language.families import FamilyError, MissingPackageErr
 from intradp_ros.systems.language.live_planner import MakePlan
 from intradp_ros.systems.language.manifest import DTYPES, Manifest
 from intradp_ros.systems.language.measure import BlockSeconds, measured_blocks
-from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.opened import imported
 from intradp_ros.systems.language.planner import NoPlanError, plan_language, Planned
 from intradp_ros.systems.language.segment_plan import parse_plan, SegmentPlan
@@ -46,6 +48,7 @@ class Opened:
     manifest: Manifest
     store: BlobStore
     seconds: BlockSeconds
+    device: KernelDevice = HOST
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +75,13 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
                              '(default: enough)')
     add_renamed(parser, '--source', '--head', metavar='DEVICE',
                 help='device with requests, embedding and head (default: first)')
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Declare what blocks are computed on."""
+    parser.add_argument('--device', default=HOST.name, metavar='NAME',
+                        help='what computes here: cpu, a device of PyTorch such as cuda, or auto: '
+                             'cuda where there is one, else cpu (default %(default)s)')
 
 
 def add_drafts(parser: argparse.ArgumentParser) -> None:
@@ -109,13 +119,17 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
     if not 1 <= args.devices <= 8 or not args.memory >= 0:
         raise CommandError('--devices must be 1 to 8, --memory 0 or more')
     head_of(args, fleet_of(args.fleet).topology.names if args.fleet else _alike(args.devices))
+    try:
+        device = open_device(args.device)
+    except DeviceError as error:
+        raise CommandError(f'--device: {error}') from error
     store = BlobStore(cache_folder() / 'language' / 'blobs', _NO_LIMIT)
     try:
         source = model_place(args.model)
         with out.status(f'turning {args.model} into blobs, once'):
             manifest = imported(source, store, args.dtype or '')
         with out.status('measuring its blocks'):
-            return Opened(manifest, store, measured_blocks(manifest, store))
+            return Opened(manifest, store, measured_blocks(manifest, store, device), device)
     except (ImportModelError, FamilyError, MissingPackageError, ModuleNotFoundError) as error:
         raise CommandError(str(error)) from error
 
@@ -167,7 +181,7 @@ def _check_plan(plan: SegmentPlan, costs: LanguageCosts, source: str | None) -> 
         raise CommandError(f'--plan: requests come to {plan.head}, not to {source}')
     for step in range(len(plan.steps) + 1):
         for name in plan.participants:
-            need = memory_need(plan.at(step), name, manifest, costs.lane).total
+            need = costs.need(plan.at(step), name).total
             if need > costs.topology.device(name).memory_bytes:
                 raise CommandError(f'--plan: {name} needs {need / 1e6:.0f} MB, and has '
                                    f'{costs.topology.device(name).memory_bytes / 1e6:.0f}')
@@ -184,11 +198,12 @@ def _always(planned: Planned) -> MakePlan:
 
 def _costs(args: argparse.Namespace, opened: Opened) -> LanguageCosts:
     """Return the costs of the arguments' fleet; CommandError if there is none."""
-    seconds = opened.seconds
+    seconds, topology = opened.seconds, _topology(args, opened)
     return LanguageCosts(
-        opened.manifest, _topology(args, opened), seconds.attention, seconds.mlp, seconds.head,
+        opened.manifest, topology, seconds.attention, seconds.mlp, seconds.head,
         _HOP if args.fleet else _THREAD_HOP, min(args.tokens, opened.manifest.context),
-        blocks=seconds.blocks)
+        blocks=seconds.blocks,
+        arithmetic=dict.fromkeys(topology.names, arithmetic_of(opened.device)))
 
 
 def head_of(args: argparse.Namespace, names: Sequence[str]) -> str:
@@ -208,7 +223,7 @@ def _alike(count: int) -> list[str]:
 def _topology(args: argparse.Namespace, opened: Opened) -> Topology:
     if args.fleet:
         return fleet_of(args.fleet).topology
-    memory = 1e6 * args.memory or math.inf
+    memory = 1e6 * args.memory or free_bytes(opened.device) / args.devices or math.inf
     plain = [Device(name, memory) for name in _alike(args.devices)]
     joined = behind_access_point(plain, 1e12) if len(plain) > 1 else \
         Topology(tuple(plain), (), {})

@@ -13,16 +13,21 @@ import statistics
 from typing import Any
 
 from intradp_ros.cli.arguments import add_renamed
-from intradp_ros.cli.language_model import add_fleet, add_model, planned_model
+from intradp_ros.cli.language_model import (
+    add_device,
+    add_fleet,
+    add_model,
+    planned_model,
+)
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.systems.language.actions import actions, first_loads, Load, Run
+from intradp_ros.systems.language.arithmetic import bits_line
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play, Played
 from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
-from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.planner import NoPlanError, plain_pipeline
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
@@ -47,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
     add_fleet(parser)
+    add_device(parser)
     parser.add_argument('--show', action='store_true',
                         help='print what each device does in a round, in order')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
@@ -102,11 +108,12 @@ def described(plan: SegmentPlan, played: Played, costs: LanguageCosts, memory_ra
         'limit_ms': 1e3 * limit.seconds, 'x': seconds / limit.seconds, 'binds': limit.binds,
         'fleet_limit_ms': 1e3 * whole.seconds, 'x_fleet': seconds / whole.seconds,
         'hops': plan.hops, 'memory_rate': memory_rate,
+        'bits': bits_line(plan.participants, costs.arithmetic),
         'devices': {name: _device(plan, played, costs, name) for name in plan.participants}}
 
 
 def _device(plan: SegmentPlan, played: Played, costs: LanguageCosts, name: str) -> dict[str, Any]:
-    need = memory_need(plan, name, costs.manifest, costs.lane)
+    need = costs.need(plan, name)
     blocks, streamed = plan.blocks_of(name), plan.streamed(name)
     allowed = costs.topology.device(name).memory_bytes
     return {
@@ -137,6 +144,8 @@ def _show(data: Mapping[str, Any], plan: SegmentPlan, out: Output) -> None:
              f'estimated least of this plan ({milliseconds(data["limit_ms"] / 1e3)} ms; '
              f'{data["binds"]} binds) and {data["x_fleet"]:.2f} times that of any plan '
              f'({milliseconds(data["fleet_limit_ms"] / 1e3)} ms).')
+    if data['bits']:
+        out.show(data['bits'] + '.')
     usual = data['plain_pipeline_ms']
     out.show('A plain pipeline with offloading does not fit.' if usual is None else
              f'A plain pipeline with offloading: {milliseconds(usual / 1e3)} ms a token.')

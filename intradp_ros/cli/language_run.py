@@ -14,6 +14,7 @@ from typing import Any
 from intradp_ros.cli.arguments import looked_at, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import (
+    add_device,
     add_drafts,
     add_fleet,
     add_model,
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument('prompt', nargs='?', help='what is asked (default: a chat)')
     add_fleet(parser)
+    add_device(parser)
     add_plan(parser)
     parser.add_argument('--max-tokens', type=whole(1), default=256, metavar='N',
                         help='tokens of an answer at most (default %(default)s)')
@@ -106,7 +108,7 @@ def local_language(args: argparse.Namespace, out: Output,
     costs, head = model.costs, model.head
     planner = LanguagePlanner(costs, head, lambda text: None, model.make)
     with LocalLanguage(costs, head, planner, {head: model.opened.store},
-                       LanguageOptions(policy=HeadPolicy(
+                       LanguageOptions(device=model.opened.device, policy=HeadPolicy(
                            chunk=costs.lane, drafts=args.drafts))) as local:
         with out.status(f'loading: {model.planned.answer}'):
             local.wait_ready(300.0)

@@ -11,7 +11,13 @@ import threading
 
 from intradp_ros.cli.arguments import existing_file, number, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.language_model import add_drafts, add_fleet, add_model, add_plan
+from intradp_ros.cli.language_model import (
+    add_device,
+    add_drafts,
+    add_fleet,
+    add_model,
+    add_plan,
+)
 from intradp_ros.cli.language_run import local_language
 from intradp_ros.cli.output import output
 from intradp_ros.core.extras import pip_install
@@ -36,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
     add_fleet(parser)
+    add_device(parser)
     add_drafts(parser)
     add_plan(parser)
     parser.add_argument('--address', default='127.0.0.1', help='default %(default)s')

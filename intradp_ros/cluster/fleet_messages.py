@@ -36,7 +36,8 @@ class Heartbeat:
     `held` are the plans that it could run, `committed` the one that it does.
     `answers` are the latencies (s) of what it asked for and got since the last
     heartbeat, infinite without results.  `tags` are the newest of the state that it
-    keeps, by name.  `speed` is how many times as fast as the profile it computes (0: not said).
+    keeps, by name.  `speed` is how many times as fast as the profile it computes (0: not said);
+    `computes` what it computes with, as planners call it.
     """
 
     device: str
@@ -52,6 +53,7 @@ class Heartbeat:
     answers: tuple[float, ...] = ()
     tags: Mapping[str, int] = field(default_factory=dict)
     speed: float = 0.0
+    computes: str = ''
 
 
 @dataclass(frozen=True, slots=True)

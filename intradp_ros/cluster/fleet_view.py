@@ -31,6 +31,7 @@ class FleetView:
         self._reported: dict[tuple[str, str], float] = {}
         self._low: frozenset[str] = frozenset()
         self._memory: dict[str, float] = {}
+        self._arithmetic: dict[str, str] = {}
         self._rates: dict[str, float] = {}
         self._outlooks = {medium.name: RateOutlook() for medium in topology.media}
         self._lock = threading.Lock()
@@ -45,6 +46,7 @@ class FleetView:
         with self._lock:
             self._measured(beat, now)
             if beat.device in self._topology.names:
+                self._arithmetic[beat.device] = beat.computes
                 self._memory.pop(beat.device, None)
                 if beat.free_memory > 0:  # 0: it sets no limit
                     self._memory[beat.device] = beat.free_memory
@@ -57,6 +59,11 @@ class FleetView:
         """Return the bytes that plans may use of devices, where they said a limit."""
         with self._lock:
             return dict(self._memory)
+
+    def arithmetic(self) -> dict[str, str]:
+        """Return what devices compute with, where they said it."""
+        with self._lock:
+            return {name: how for name, how in self._arithmetic.items() if how}
 
     def media(self, now: float) -> dict[str, Estimate]:
         """Return what the media give now."""

@@ -10,6 +10,7 @@ from typing import Any, TYPE_CHECKING
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.common.key_parameter import KEY_FILE
 from intradp_ros.nodes.common.operator_check import sros2_enforces
 from intradp_ros.nodes.common.prometheus import Figure, Total
@@ -22,7 +23,9 @@ from intradp_ros.nodes.language.text_actions import TextActions
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.requests.admission import AdmissionLimits, ClientRates
 from intradp_ros.runtime.requests.text_intake import TextIntake
+from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.language.head import Head, HeadPolicy
+from intradp_ros.systems.language.kernels import kernels_on
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
 from intradp_ros.web.access import ApiKeys, check_address, Clients, Guard
 
@@ -38,7 +41,8 @@ class LanguageDevice:
     Raises
     ------
     ValueError
-        If the endpoint has no keys where it needs some, or what it needs is not installed.
+        If the endpoint has no keys where it needs some, what it needs is not installed, or there
+        is no such device to compute on.
 
     """
 
@@ -47,6 +51,7 @@ class LanguageDevice:
         self.models: Mapping[str, SharedModel] = {}
         self._store: BlobStore = store_of(given)
         self._names: dict[str, str] = {}
+        self._device = open_device(given[DEVICE.name])
         if given[LANGUAGE_MODEL.name]:
             manifest = opened(given[LANGUAGE_MODEL.name], self._store)
             node.until_deactivated.enter_context(self._store.keeping(manifest.digests))
@@ -67,7 +72,8 @@ class LanguageDevice:
         self._role = LanguageRole(
             host, self._store, LanguageOptions(
                 int(1e6 * given['memory_mb']), HeadPolicy(
-                    given['prompt_chunk'], limits, drafts=given['drafts']), self._names),
+                    given['prompt_chunk'], limits, drafts=given['drafts']), self._names,
+                self._device),
             self._headed)
         if given['answers']:
             closed = bool(given[KEY_FILE.name]) and given['goals'] == KEYED \
@@ -94,7 +100,7 @@ class LanguageDevice:
 
     def status(self) -> Mapping[str, Any]:
         """Return how requests and the engine do; seconds and bytes since the plan's model came."""
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {'computes_with': kernels_on(self._device).name}
         if engine := self._role.engine:
             meter, loader = engine.meter, engine.loader
             values |= {

@@ -35,7 +35,7 @@ from intradp_ros.wire.sanitise import quoted
 
 FleetMessage = Heartbeat | Goodbye | Claim | Resign | Order | Reply
 #: What a message may name: each a little more than a fleet needs.
-MAX_PLANS, MAX_LINKS, MAX_ANSWERS, MAX_TAGS = 16, 64, 64, 64
+MAX_PLANS, MAX_LINKS, MAX_ANSWERS, MAX_TAGS, MAX_COMPUTES = 16, 64, 64, 64, 64
 #: No fleet gets so far; above it the next number would not fit into a frame.
 MAX_EPOCH = 1 << 31
 MAX_PRIORITY = 1 << 31
@@ -142,7 +142,7 @@ def _beat(beat: Heartbeat) -> Control:
         'term': beat.term, 'committed': list(beat.committed),
         'held': [list(id_) for id_ in sorted(beat.held)[-MAX_PLANS:]],
         'answers': [s if math.isfinite(s) else None for s in beat.answers[-MAX_ANSWERS:]],
-        'speed': beat.speed,
+        'speed': beat.speed, **({'computes': beat.computes} if beat.computes else {}),
         **({'tags': dict(sorted(beat.tags.items())[:MAX_TAGS])} if beat.tags else {})})
 
 
@@ -157,13 +157,19 @@ def _heartbeat(peer: str, frame: Control) -> Heartbeat:
         {name: _link(item) for name, item in links.items()}, _term(body.get('term', 0)),
         plan_id(body.get('committed', list(NO_PLAN))), plan_ids(body.get('held', [])),
         _answers(body.get('answers', [])), _tags(body.get('tags', {})),
-        _number(body.get('speed', 0.0), 0.0, MAX_SPEED))
+        _number(body.get('speed', 0.0), 0.0, MAX_SPEED), _computes(body.get('computes', '')))
 
 
 def _answers(data: Any) -> tuple[float, ...]:
     if not isinstance(data, list) or len(data) > MAX_ANSWERS:
         raise MalformedFrameError('answers that are not a short list', 'answers')
     return tuple(math.inf if item is None else _number(item) for item in data)
+
+
+def _computes(data: Any) -> str:
+    if not isinstance(data, str) or len(data) > MAX_COMPUTES or not data.isprintable():
+        raise MalformedFrameError('what computes is not a short text', 'computes')
+    return data
 
 
 def _tags(data: Any) -> Mapping[str, int]:

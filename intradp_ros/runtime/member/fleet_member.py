@@ -39,7 +39,7 @@ from intradp_ros.runtime.member.fleet_control import (
     plan_id,
     to_control,
 )
-from intradp_ros.runtime.member.role import Lacking, Plan, Role, RoleMaker
+from intradp_ros.runtime.member.role import Computes, Lacking, Plan, Role, RoleMaker
 from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
@@ -383,12 +383,15 @@ class FleetMember:
         none: Mapping[str, tuple[int, ...]] = {}
         nothing: tuple[float, ...] = ()
         latencies = [seconds for role in roles for seconds in known(role.latencies, nothing)]
+        computes = [known(role.computes, Computes()) for role in roles]
         tags = {name: found[-1] for role in roles
                 for name, found in known(role.state.tags, none).items()}
         return Heartbeat(
             self.name, self._incarnation, self._beats, min(1.0, max(0.0, load)),
-            condition.free_memory, condition.battery, known(self._links, {}), held.term,
-            held.committed, frozenset(held.held), tuple(latencies), tags, condition.speed)
+            condition.free_memory or max((each.memory for each in computes), default=0.0),
+            condition.battery, known(self._links, {}), held.term, held.committed,
+            frozenset(held.held), tuple(latencies), tags, condition.speed,
+            next((each.arithmetic for each in computes if each.arithmetic), ''))
 
     def _links(self) -> dict[str, LinkMeasurement]:
         """Return what was measured lately of the ways to the devices of the plan in use."""

@@ -85,6 +85,18 @@ class Lacking:
         return bool(self.blobs or self.state)
 
 
+@dataclass(frozen=True, slots=True)
+class Computes:
+    """
+    What a role computes with, as planners of its system call it, and bytes that plans may use.
+
+    Both are empty where the role does not know; a limit of the device counts before this one.
+    """
+
+    arithmetic: str = ''
+    memory: float = 0.0
+
+
 class Blobs(Protocol):
     """Blobs that this device has, by SHA-256: of its catalogue, of its store, and offered ones."""
 
@@ -222,6 +234,10 @@ class Role(Protocol):
     def busy(self) -> float:
         """Return the seconds of work done so far, for the load in heartbeats."""
         return 0.0
+
+    def computes(self) -> Computes:
+        """Return what it computes with, for heartbeats."""
+        return Computes()
 
     def latencies(self) -> tuple[float, ...]:
         """Return seconds from request to answer since the last call; infinite without results."""

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import nn, Tensor
 
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.experts import check_mixture, expert_shapes, Experts
 from intradp_ros.systems.language.families import check_family, FamilyError, library
-from intradp_ros.systems.language.kernels import GELU_TANH, kernels, LaneView, SILU
+from intradp_ros.systems.language.kernels import GELU_TANH, Kernels, kernels_on, LaneView, SILU
 from intradp_ros.systems.language.lanes import Lane, PAGE, page_runs
 from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.stored import Stored
@@ -39,17 +40,20 @@ Run = Callable[[Tensor, 'LaneRun'], Tensor]
 class KvPages:
     """Keys and values of some layers on one device, in `pages` pages of `PAGE` tokens."""
 
-    def __init__(self, manifest: Manifest, layers: Iterable[int], pages: int) -> None:
+    def __init__(self, manifest: Manifest, layers: Iterable[int], pages: int,
+                 device: KernelDevice = HOST) -> None:
         shape = manifest.kv_heads, pages * PAGE, manifest.head_dim
         self.pages, self.used = pages, 0  # pages that a lane has named so far
-        self.layers = {layer: (torch.zeros(shape, dtype=COMPUTED),
-                               torch.zeros(shape, dtype=COMPUTED)) for layer in layers}
+        self.device, self.compute = device, kernels_on(device)
+        self.layers = {layer: (torch.zeros(shape, dtype=COMPUTED, device=device.name),
+                               torch.zeros(shape, dtype=COMPUTED, device=device.name))
+                       for layer in layers}
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Take keys and values (heads x tokens x dim) of a layer from its first page on."""
         for kept, new in zip(self.layers[layer], (keys, values)):
             count = min(new.shape[1], kept.shape[1])
-            kept[:, :count] = new[:, :count]
+            kept[:, :count] = self.device.take(new)[:, :count]
 
 
 @dataclass
@@ -68,16 +72,17 @@ class LaneRun:
         if any(page >= self.kv.pages for part in parts for page in part.pages):
             raise ValueError(f'a page beyond the {self.kv.pages} of this device')
         self.kv.used = max(self.kv.used, *(page + 1 for part in parts for page in part.pages), 0)
-        self.positions = torch.tensor(
+        positions = torch.tensor(
             [p for part in parts for p in range(part.start, part.stop)]).unsqueeze(0)
+        self.positions = self.kv.device.take(positions)
         self._runs = [page_runs(part.pages) for part in parts]
         self._places = [part.pages[p // PAGE] * PAGE + p % PAGE
                         for part in parts for p in range(part.start, part.stop)]
         first = self._places[0] if self._places else 0
         self._follow = self._places == list(range(first, first + len(self._places)))
-        self._index = torch.tensor(self._places)
+        self._index = self.kv.device.take(torch.tensor(self._places))
         begins = np.cumsum([0, *(len(part.pages) for part in parts)])[:len(parts)]
-        self._arrays = (self.positions[0].numpy().astype(np.int32),
+        self._arrays = (positions[0].numpy().astype(np.int32),
                         np.repeat(begins, [part.count for part in parts]).astype(np.int64),
                         np.array([page for part in parts for page in part.pages], np.int32))
         self._view = LaneView(len(self._places), *(each.ctypes.data for each in self._arrays))
@@ -124,13 +129,13 @@ class LaneRun:
             seen = keys <= queries
             if window is not None:
                 seen &= keys > queries - window
-            self.masks[number, window] = seen
+            self.masks[number, window] = self.kv.device.take(seen)
         return self.masks[number, window]
 
 
 class LibraryBlocks:
     """
-    Blocks of a model as `transformers` computes them.
+    Blocks of a model as `transformers` computes them, on a device.
 
     Raises
     ------
@@ -139,7 +144,8 @@ class LibraryBlocks:
 
     """
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, device: KernelDevice = HOST) -> None:
+        self.device, self.compute = device, kernels_on(device)
         transformers = library()
         transformers.AttentionInterface.register(_ATTENTION, _library_attention)
         self.family = check_family(manifest.config)
@@ -163,10 +169,10 @@ class LibraryBlocks:
         module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
         experts = bool(is_mlp) and self.family.experts
         put_stored(module, {name: tensor for name, tensor in tensors.items()
-                            if not (experts and name.startswith('mlp.'))})
+                            if not (experts and name.startswith('mlp.'))}, self.compute)
         module.eval()
         if is_mlp:
-            return self._mlp(module, Experts(self.config, tensors, kernels()) if experts
+            return self._mlp(module, Experts(self.config, tensors, self.compute) if experts
                              else module.mlp)
         return self._attention(module, self._types[layer] if self._types else '')
 
@@ -183,22 +189,22 @@ class LibraryBlocks:
         return module
 
     def embedding(self, tensors: Mapping[str, Stored]) -> Callable[[Tensor], Tensor]:
-        """Return what makes hidden states of token ids."""
-        weight, compute = tensors['embed_tokens.weight'], kernels()
+        """Return what makes hidden states of token ids, on the device."""
+        weight, compute = tensors['embed_tokens.weight'], self.compute
         if weight.shape != (self.config.vocab_size, self._manifest.width):
             raise ValueError('the embedding has not the shape that a model like this has')
         scale = self._manifest.width ** 0.5 if self.family.scaled \
             else getattr(self.config, 'embedding_multiplier', None)
 
         def embed(ids: Tensor) -> Tensor:
-            hidden = compute.rows(weight, ids)
+            hidden = compute.rows(weight, self.device.take(ids))
             return hidden if scale is None else hidden * scale
         return embed
 
     def head(self, tensors: Mapping[str, Stored], embedding: Mapping[str, Stored],
              ) -> Callable[[Tensor], Tensor]:
-        """Return what makes logits (float32) of hidden states."""
-        compute, weight = kernels(), tensors['norm.weight']
+        """Return what makes logits (float32, on the host) of hidden states."""
+        compute, weight = self.compute, tensors['norm.weight']
         matrix = tensors.get('lm_head.weight', embedding['embed_tokens.weight'])
         if weight.shape != (self._manifest.width,) or \
                 matrix.shape != (self.config.vocab_size, self._manifest.width):
@@ -208,10 +214,11 @@ class LibraryBlocks:
         divisor = getattr(self.config, 'logits_scaling', None)
 
         def logits(hidden: Tensor) -> Tensor:
-            found = compute.product(compute.norm(hidden, weight, eps, offset), matrix)
+            normed = compute.norm(self.device.take(hidden), weight, eps, offset)
+            found = compute.product(normed, matrix)
             if divisor is not None:
                 found = found / divisor
-            return found if cap is None else compute.capped(found, cap)
+            return self.device.give(found if cap is None else compute.capped(found, cap))
         return logits
 
     def rotary(self, run: LaneRun, kind: str = '') -> tuple[Tensor, Tensor]:
@@ -222,7 +229,8 @@ class LibraryBlocks:
                       for part in run.lane.parts
                       for begin in range(part.start // _ANGLES * _ANGLES, part.stop, _ANGLES)]
             cosines, sines = zip(*pieces)
-            run.rotary[kind] = torch.cat(cosines, 1), torch.cat(sines, 1)
+            run.rotary[kind] = (self.device.take(torch.cat(cosines, 1)),
+                                self.device.take(torch.cat(sines, 1)))
         return run.rotary[kind]
 
     def _make_angles(self, kind: str, begin: int) -> tuple[Tensor, Tensor]:
@@ -262,9 +270,9 @@ class LibraryBlocks:
 class _Linear(nn.Module):
     """In the place of `nn.Linear`."""
 
-    def __init__(self, weight: Stored, bias: Stored | None) -> None:
+    def __init__(self, weight: Stored, bias: Stored | None, compute: Kernels) -> None:
         super().__init__()
-        self._weight, self._bias, self._kernels = weight, bias, kernels()
+        self._weight, self._bias, self._kernels = weight, bias, compute
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the product of the last dimension."""
@@ -275,9 +283,9 @@ class _Linear(nn.Module):
 class _Norm(nn.Module):
     """In the place of a root mean square norm of the library."""
 
-    def __init__(self, weight: Stored, eps: float, offset: float) -> None:
+    def __init__(self, weight: Stored, eps: float, offset: float, compute: Kernels) -> None:
         super().__init__()
-        self._weight, self._eps, self._offset, self._kernels = weight, eps, offset, kernels()
+        self._weight, self._eps, self._offset, self._kernels = weight, eps, offset, compute
 
     def forward(self, x: Tensor) -> Tensor:
         """Return it, normed over the last dimension."""
@@ -287,16 +295,16 @@ class _Norm(nn.Module):
 class _Activation(nn.Module):
     """In the place of an activation."""
 
-    def __init__(self, kind: int) -> None:
+    def __init__(self, kind: int, compute: Kernels) -> None:
         super().__init__()
-        self._kind, self._kernels = kind, kernels()
+        self._kind, self._kernels = kind, compute
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the activation of each number."""
         return self._kernels.activated(self._kind, x)
 
 
-def put_stored(module: nn.Module, tensors: Mapping[str, Stored]) -> None:
+def put_stored(module: nn.Module, tensors: Mapping[str, Stored], compute: Kernels) -> None:
     """
     Put kernels in the place of a module's matrices, norms and activations.
 
@@ -311,11 +319,11 @@ def put_stored(module: nn.Module, tensors: Mapping[str, Stored]) -> None:
         weight, bias = tensors.get(f'{path}.weight'), tensors.get(f'{path}.bias')
         made: nn.Module
         if weight is not None and isinstance(part, nn.Linear):
-            made = _Linear(weight, bias)
+            made = _Linear(weight, bias, compute)
         elif weight is not None and type(part).__name__.endswith('RMSNorm'):
-            made = _Norm(weight, norm_eps(part), norm_offset(part.__class__))
+            made = _Norm(weight, norm_eps(part), norm_offset(part.__class__), compute)
         elif type(part).__name__ in ACTIVATIONS:
-            made = _Activation(ACTIVATIONS[type(part).__name__])
+            made = _Activation(ACTIVATIONS[type(part).__name__], compute)
         else:
             continue
         left -= {f'{path}.weight', f'{path}.bias'}
@@ -358,5 +366,5 @@ def _library_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, m
                        softcap: float | None = None, **_: object) -> tuple[Tensor, None]:
     """Take the place of the library's attention, for one packed row of tokens."""
     lane_run.store(module.layer_idx, key[0], value[0])
-    return kernels().attend(lane_run, module.layer_idx, query[0], scaling, sliding_window,
-                            softcap).unsqueeze(0), None
+    return lane_run.kv.compute.attend(lane_run, module.layer_idx, query[0], scaling,
+                                      sliding_window, softcap).unsqueeze(0), None

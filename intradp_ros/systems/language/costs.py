@@ -4,11 +4,15 @@
 """What blocks, hops and disks cost: measured here, or as a fleet's file says."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 import math
 
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.systems.language.arithmetic import COMPILED
 from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.memory import memory_need, MemoryNeed
+from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class LanguageCosts:
     where they differ; `hop` is what a message takes in addition to the way's own delay and the
     time of its bytes.  A device without a disk reads
     nothing while it computes.  `tokens` is how many tokens all requests together have room for,
-    `lane` how many are computed at once.
+    `lane` how many are computed at once.  `arithmetic` is what devices compute with, where it is
+    not the compiled kernels.
     """
 
     manifest: Manifest
@@ -32,6 +37,7 @@ class LanguageCosts:
     tokens: int = 2048
     lane: int = 128
     blocks: tuple[float, ...] = ()
+    arithmetic: Mapping[str, str] = field(default_factory=dict)
 
     def block(self, device: str, block: int) -> float:
         """Return the seconds that a block takes on a device."""
@@ -52,6 +58,11 @@ class LanguageCosts:
         """Return the seconds that reading a block takes."""
         rate = self.disk(device)
         return self.manifest.blocks[block].nbytes / rate if rate else math.inf
+
+    def need(self, plan: SegmentPlan, device: str) -> MemoryNeed:
+        """Return what a plan takes on a device."""
+        return memory_need(plan, device, self.manifest, self.lane,
+                           arithmetic=self.arithmetic.get(device, COMPILED))
 
     def hop_seconds(self, source: str, target: str) -> float:
         """Return the seconds in which a token's hidden state crosses."""

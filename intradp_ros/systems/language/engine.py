@@ -290,7 +290,8 @@ class StageEngine:
         for layer, (keys, values) in old.kv.layers.items():
             if layer not in mine:
                 owner, used = plan.owner[2 * layer], old.kv.used * PAGE
-                moved = MovedCache(layer, max(0, old.base), keys[:, :used], values[:, :used])
+                moved = MovedCache(layer, max(0, old.base), *(
+                    self.blocks.device.give(each[:, :used]) for each in (keys, values)))
                 for chunk in cache_chunks(id_, moved, self.channel.chunk_bytes(owner)):
                     self.channel.send(owner, chunk)
                 self.meter.sent += moved.keys.nbytes + moved.values.nbytes
@@ -341,12 +342,13 @@ class StageEngine:
         self._program = None
         self._lane_runs.clear()
         self._hidden.clear()
-        slots = make_slots(plan, name, self.manifest, self.loader.store, kept)
+        slots = make_slots(plan, name, self.manifest, self.loader.store, kept,
+                           self.blocks.device)
         runs = {}
         for slot, blocks in zip(slots, plan.slots.get(name, ())):
             for block in blocks:
                 runs[block] = self.blocks.bind(block, slot.views(self.manifest.blocks[block]))
-        kv = KvPages(self.manifest, plan.layers(name), plan.pages)
+        kv = KvPages(self.manifest, plan.layers(name), plan.pages, self.blocks.device)
         for layer, both in caches.items():
             kv.put(layer, *both)
         kv.used = min(used, plan.pages)
@@ -383,7 +385,7 @@ class StageEngine:
             hidden = self._hidden[action.lane]
             if len(hidden):
                 self._hidden[action.lane] = program.runs[action.block](
-                    hidden, self._lane_runs[action.lane])
+                    self.blocks.device.take(hidden), self._lane_runs[action.lane])
             self.meter.computing += time.perf_counter() - start
         elif isinstance(action, Ready):
             start = time.perf_counter()
@@ -411,7 +413,7 @@ class StageEngine:
             self._waits[action.lane] = (0.0,) * len(program.plan.participants)
         else:
             assert self.asks
-            hidden = self._hidden.pop(action.lane)
+            hidden = self._given(self._hidden.pop(action.lane))
             if program.plan.stages[-1].device == self.channel.name:
                 hidden = hidden[self._lane_runs[action.lane].lane.last_rows]
             self.asks.waited(dict(zip(program.plan.participants,
@@ -428,7 +430,7 @@ class StageEngine:
         self.loader.load(program.slots[load.slot], load.block, self.manifest.blocks[load.block])
 
     def _send(self, program: _Program, action: Send) -> None:
-        run, hidden = self._lane_runs[action.lane], self._hidden[action.lane]
+        run, hidden = self._lane_runs[action.lane], self._given(self._hidden[action.lane])
         if action.stage == len(program.plan.stages):
             hidden = hidden[run.lane.last_rows]
         passing = Passing(self._round, action.stage, action.lane, program.base, self._lanes,
@@ -436,6 +438,13 @@ class StageEngine:
         for chunk in to_chunks(program.id, passing, self.channel.chunk_bytes(action.device)):
             self.channel.send(action.device, chunk)
         self.meter.sent += hidden.nbytes
+
+    def _given(self, hidden: Tensor) -> Tensor:
+        """Return hidden states on the host, once they are computed."""
+        start = time.perf_counter()
+        given = self.blocks.device.give(hidden)
+        self.meter.computing += time.perf_counter() - start
+        return given
 
     def _next(self, program: _Program) -> tuple[int, int, int]:
         """Wait for a round to begin; return its number, its lanes and the plan's step."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.block_math import (
     ACTIVATIONS,
     LaneRun,
@@ -37,13 +38,13 @@ FAMILIES = frozenset({'llama', 'mistral', 'qwen2', 'qwen3', 'gemma', 'gemma2', '
                       'mixtral', 'qwen3_moe'})
 
 
-def make_blocks(manifest: Manifest) -> LibraryBlocks:
+def make_blocks(manifest: Manifest, device: KernelDevice = HOST) -> LibraryBlocks:
     """Return what computes a model's blocks; FamilyError if its family is not understood."""
-    if kernels().library and manifest.config.get('model_type') in FAMILIES:
+    if device is HOST and kernels().library and manifest.config.get('model_type') in FAMILIES:
         fused = FusedBlocks(manifest)
         if fused.alike:
             return fused
-    return LibraryBlocks(manifest)
+    return LibraryBlocks(manifest, device)
 
 
 class FusedBlocks(LibraryBlocks):

@@ -6,7 +6,8 @@ What layers consist of: products with stored weights, norms, activations, attent
 
 `kernels()` computes with the compiled library of the package (its source is src/): each
 token's sums have one order, so that their bits depend on nothing that is computed with it.  Where
-it was not compiled torch computes the same within 1e-6, slower and without that promise.
+it was not compiled, and on accelerators, torch computes the same within 1e-6, without that
+promise.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ import torch
 from torch import Tensor
 import torch.nn.functional as F  # noqa: N812
 
-from intradp_ros.systems.language.stored import Stored
+from intradp_ros.split.kernel_device import HOST, KernelDevice
+from intradp_ros.systems.language.stored import FLOAT32, Stored
 
 if TYPE_CHECKING:
     from intradp_ros.systems.language.block_math import LaneRun
@@ -33,6 +35,8 @@ _LOG = logging.getLogger(__name__)
 _P, _N = ctypes.c_void_p, ctypes.c_int64
 #: Activations that are known here, by the number that the library gives them.
 SILU, GELU_TANH = 0, 1
+#: Bytes of the floats that torch makes of a stored matrix at once: of some rows after others.
+EXPANDED = 64 << 20
 
 
 class VectorView(ctypes.Structure):
@@ -93,15 +97,16 @@ class LaneView(ctypes.Structure):
 
 
 class Kernels:
-    """The compiled library; `library` is None where it was not compiled."""
+    """The compiled library; `library` is None where torch computes, on any `device`."""
 
-    def __init__(self, library: ctypes.CDLL | None) -> None:
-        self.library = library
+    def __init__(self, library: ctypes.CDLL | None, device: KernelDevice = HOST) -> None:
+        self.library, self.device = library, device
 
     @property
     def name(self) -> str:
         """Return what computes: a kind of instructions, or torch."""
-        return self.library.language_kernels_name().decode() if self.library else 'torch'
+        return self.library.language_kernels_name().decode() if self.library else \
+            f'torch on {self.device.hardware}' if self.device.hardware else 'torch'
 
     def floats(self, stored: Stored) -> Tensor:
         """Return a tensor in float32; a view of what is."""
@@ -123,13 +128,15 @@ class Kernels:
         """Read memory as fast as products could."""
         if self.library is None:
             floats.max()
+            self.device.finish()
         else:
             self.library.language_read(floats.data_ptr(), floats.numel(), torch.get_num_threads())
 
     def product(self, x: Tensor, matrix: Stored, bias: Stored | None = None) -> Tensor:
         """Return x (tokens x columns) times a matrix (rows x columns) and its bias."""
         if self.library is None:
-            return F.linear(x, matrix.floats(), None if bias is None else bias.floats())
+            found = _product(x, matrix)
+            return found if bias is None else found + bias.floats()
         x = x.contiguous()
         out = torch.empty(len(x), matrix.shape[0])
         view = MatrixView.of(matrix, bias)
@@ -203,6 +210,11 @@ class Kernels:
         return out
 
 
+def kernels_on(device: KernelDevice) -> Kernels:
+    """Return what computes on a device."""
+    return kernels() if device is HOST else Kernels(None, device)
+
+
 @cache
 def kernels() -> Kernels:
     """Return what computes here; that it is torch is said once."""
@@ -232,6 +244,14 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     library.language_kernels_use.restype, library.language_read.restype = i, f
     library.language_kernels_name.restype = ctypes.c_char_p
     return library
+
+
+def _product(x: Tensor, matrix: Stored) -> Tensor:
+    rows, each = matrix.shape[0], max(1, EXPANDED // (4 * matrix.shape[1]))
+    if matrix.type is FLOAT32 or rows <= each:
+        return F.linear(x, matrix.floats())
+    return torch.cat([F.linear(x, matrix.rows(first, min(rows, first + each)).floats())
+                      for first in range(0, rows, each)], 1)
 
 
 def _attend(run: LaneRun, layer: int, queries: Tensor, scaling: float, window: int | None,

@@ -13,9 +13,9 @@ from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.fleet_view import FleetView
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.member.role import Plan
+from intradp_ros.systems.language.arithmetic import bits_line
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
-from intradp_ros.systems.language.memory import memory_need
 from intradp_ros.systems.language.planner import NoPlanError, plan_language, Planned
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
 
@@ -49,6 +49,8 @@ class LanguagePlanner(Planner):
         if found is None:
             return None
         self._log(f'{found.answer}; {1e3 * found.seconds:.1f} ms a token are predicted')
+        if bits := self.bits(found.plan):
+            self._log(bits)
         return self._proposal(replace(found.plan, cache=secrets.token_hex(_NAME_BYTES)))
 
     def look(self, now: float) -> Proposal | None:
@@ -57,14 +59,15 @@ class LanguagePlanner(Planner):
         if last is None:
             return None
         costs = self._costs(now)
-        shrunk = any(memory_need(last.at(step), d.name, costs.manifest, costs.lane).total
-                     > d.memory_bytes for d in costs.topology.devices if d.name in last.slots
+        shrunk = any(costs.need(last.at(step), d.name).total > d.memory_bytes
+                     for d in costs.topology.devices if d.name in last.slots
                      for step in range(len(last.steps) + 1))
         if not shrunk and now - self._looked < EVERY:
             return None
         self._looked = now
         found = self._planned(now)
-        if found is None or found.plan == replace(last, cache='', keeps=False):
+        if found is None or replace(found.plan, exact=last.exact) == replace(
+                last, cache='', keeps=False):
             return None
         before = play(last.at(len(last.steps)), costs).seconds
         if not shrunk and found.seconds > BETTER * before:
@@ -80,12 +83,17 @@ class LanguagePlanner(Planner):
         """Take the rates that a device measured, and the memory that it has for plans."""
         self._view.heard(beat, now)
 
+    def bits(self, plan: SegmentPlan) -> str:
+        """Return the line that says that a plan promises no bits; '' where it does."""
+        return bits_line(plan.participants, {**self.costs.arithmetic, **self._view.arithmetic()})
+
     def text(self, plan: Plan) -> str:
         """Return a plan in a line for people."""
         assert isinstance(plan, SegmentPlan)
-        return ', '.join(
+        held = ', '.join(
             f'{name}: {len(plan.blocks_of(name))} blocks, {len(plan.streamed(name))} streamed'
             for name in plan.slots)
+        return held if plan.exact else f'{held}; {self.bits(plan) or "no promise of bits"}'
 
     def _planned(self, now: float) -> Planned | None:
         if self.head not in self._alive:
@@ -97,8 +105,8 @@ class LanguagePlanner(Planner):
             return None
 
     def _proposal(self, plan: SegmentPlan) -> Proposal:
-        self._last = plan
-        return Proposal(plan)
+        self._last = replace(plan, exact=not self.bits(plan))
+        return Proposal(self._last)
 
     def _costs(self, now: float) -> LanguageCosts:
         """Return the costs with rates and memory as they are now."""
@@ -107,4 +115,5 @@ class LanguagePlanner(Planner):
                         for d in topology.devices)
         media = tuple(replace(m, bytes_per_second=rates.get(m.name, m.bytes_per_second))
                       for m in topology.media)
-        return replace(self.costs, topology=replace(topology, devices=devices, media=media))
+        return replace(self.costs, topology=replace(topology, devices=devices, media=media),
+                       arithmetic={**self.costs.arithmetic, **self._view.arithmetic()})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 import queue
 import time
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from torch import Tensor
@@ -23,6 +23,7 @@ from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import Piece, TextEnd
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.runtime.weights.exchange import WeightPolicy
+from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.head import Head
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
@@ -64,18 +65,21 @@ class LocalLanguage:
     """
     Devices of the costs' topology, each with the role of segments, and a coordinator.
 
-    `stores` are the blobs of each device; one that is missing has those of the head.
+    `stores` are the blobs of each device; one that is missing has those of the head.  Some devices
+    compute on others than `options` say.
     """
 
     def __init__(self, costs: LanguageCosts, head: str, planner: Planner,
                  stores: Mapping[str, BlobStore], options: LanguageOptions = LanguageOptions(), *,
                  times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 5.0,
+                 computes_on: Mapping[str, KernelDevice] = MappingProxyType({}),
                  log: Callable[[str], None] = lambda text: None) -> None:
         self.costs, self.head_name = costs, head
         self.network = MemoryNetwork(costs.topology)
         self._options = replace(options, names={
             costs.manifest.digest: costs.manifest.name, **options.names})
         self._stores, self._times, self._log = stores, times, log
+        self._computes_on = computes_on
         self.roles: dict[str, LanguageRole] = {}
         self.memory: dict[str, float] = {}  # bytes for plans that a device has now; 0: no limit
         self.coordinator = FleetCoordinator(self.network.join(COORDINATOR), planner, log,
@@ -128,7 +132,9 @@ class LocalLanguage:
         store = self._stores.get(name) or self._stores[self.head_name]
 
         def role(host: Host) -> LanguageRole:
-            made = self.roles[name] = LanguageRole(host, store, self._options)
+            options = replace(self._options, device=self._computes_on.get(
+                name, self._options.device))
+            made = self.roles[name] = LanguageRole(host, store, options)
             return made
 
         self.memory.setdefault(name, 0.0)

@@ -18,9 +18,10 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.cache_folder import cache_folder, code_digest
 from intradp_ros.profiling.machine import device_name
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.block_math import KvPages, LaneRun
 from intradp_ros.systems.language.fused_blocks import make_blocks
-from intradp_ros.systems.language.kernels import kernels
+from intradp_ros.systems.language.kernels import kernels_on
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.role import read_head
@@ -51,9 +52,10 @@ class BlockSeconds:
     blocks: tuple[float, ...] = ()
 
 
-def measured_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
+def measured_blocks(manifest: Manifest, store: BlobStore, device: KernelDevice = HOST,
+                    ) -> BlockSeconds:
     """Return what one token takes, measured the first time: kept by model, machine and code."""
-    measured = f'{manifest.digest} {device_name()} {kernels().name}'
+    measured = f'{manifest.digest} {device_name()} {kernels_on(device).name}'
     name = hashlib.sha256(measured.encode()).hexdigest()[:16]
     path = cache_folder() / 'profiles' / f'blocks-{name}-{code_digest(*_MEASURING)[:8]}.json'
     try:
@@ -65,29 +67,32 @@ def measured_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
             return found
     except (OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
         pass
-    found = measure_blocks(manifest, store)
+    found = measure_blocks(manifest, store, device)
     write_atomically(path, json.dumps(asdict(found)))
     return found
 
 
-def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
+def measure_blocks(manifest: Manifest, store: BlobStore, device: KernelDevice = HOST,
+                   ) -> BlockSeconds:
     """Return what one token takes, with `_TOKENS` before it: the least of some times."""
-    blocks = make_blocks(manifest)
+    blocks = make_blocks(manifest, device)
     alike = _alike(manifest)
     measured = sorted(block for group in alike for block in _some(group))
-    kv = KvPages(manifest, sorted({block // 2 for block in measured}), -(-(_TOKENS + 1) // PAGE))
+    kv = KvPages(manifest, sorted({block // 2 for block in measured}),
+                 -(-(_TOKENS + 1) // PAGE), device)
     lane = Lane((Part(_TOKENS, 1, tuple(range(kv.pages))),))
     slots, runs = [], {}
     for number in measured:
         file = manifest.blocks[number]
-        slots.append(BlockSlot(store, file.nbytes))
-        if store.read_into(file.digest, slots[-1].memory) is None:
+        slots.append(BlockSlot(store, file.nbytes, device))
+        if not slots[-1].read(store, file, store.slot):
             raise OSError(f'blob {file.digest[:12]} is not in {store.folder}')
         runs[number] = blocks.bind(number, slots[-1].views(file))
     embed, logits, kept = read_head(manifest, blocks, store)
     least, head, rate = dict.fromkeys(measured, math.inf), math.inf, 0.0
     free = os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-    memory = torch.ones(max(1, min(_MOST_READ, manifest.nbytes, free // 4) // 4))
+    memory = torch.ones(max(1, min(_MOST_READ, manifest.nbytes, free // 4) // 4),
+                        device=device.name)
     with torch.inference_mode():
         for _ in range(_TIMES):
             hidden = embed(torch.tensor([1]))
@@ -95,11 +100,12 @@ def measure_blocks(manifest: Manifest, store: BlobStore) -> BlockSeconds:
             for number, block in runs.items():
                 before = time.perf_counter()
                 hidden = block(hidden, run)
+                device.finish()
                 least[number] = min(least[number], time.perf_counter() - before)
             start = time.perf_counter()
             logits(hidden).argmax()
             head = min(head, time.perf_counter() - start)
-            rate = max(rate, memory_rate(memory))
+            rate = max(rate, memory_rate(memory, device))
     del kept
     seconds = [0.0] * len(manifest.blocks)
     for group in alike:
@@ -124,7 +130,7 @@ def _some(group: list[int]) -> list[int]:
     return sorted({group[k * len(group) // _LAYERS] for k in range(_LAYERS)})
 
 
-def memory_rate(memory: torch.Tensor | None = None) -> float:
+def memory_rate(memory: torch.Tensor | None = None, device: KernelDevice = HOST) -> float:
     """
     Return the bytes per second at which memory is read (float32): the best of some times.
 
@@ -134,6 +140,6 @@ def memory_rate(memory: torch.Tensor | None = None) -> float:
     best = math.inf
     for _ in range(_TIMES):
         start = time.perf_counter()
-        kernels().read(floats)
+        kernels_on(device).read(floats)
         best = min(best, time.perf_counter() - start)
     return floats.nbytes / best

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intradp_ros.systems.language.arithmetic import COMPILED, extra_bytes
 from intradp_ros.systems.language.lanes import PAGE
 from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
@@ -45,12 +46,17 @@ def activation_bytes(manifest: Manifest, tokens: int) -> int:
 
 
 def memory_need(plan: SegmentPlan, device: str, manifest: Manifest, tokens: int,
-                floor: int = 0) -> MemoryNeed:
-    """Return what a plan takes on a device, with lanes of so many tokens at most."""
+                floor: int = 0, arithmetic: str = COMPILED) -> MemoryNeed:
+    """
+    Return what a plan takes on a device, with lanes of so many tokens at most.
+
+    Of an accelerator it is that of the memory in which it computes.
+    """
     blocks = sum(max(manifest.blocks[block].nbytes for block in slot) + SLOT_MARGIN
                  for slot in plan.slots.get(device, ()))
     kv = len(plan.layers(device)) * plan.pages * PAGE * manifest.kv_bytes
     is_head = device == plan.head
     logits = int(manifest.config['vocab_size']) * 4 * (LOGIT_ROWS + 1) if is_head else 0
-    return MemoryNeed(blocks, kv, activation_bytes(manifest, tokens) + logits,
+    return MemoryNeed(blocks, kv, activation_bytes(manifest, tokens) + logits
+                      + extra_bytes(manifest, arithmetic),
                       manifest.head_bytes + 2 * SLOT_MARGIN if is_head else 0, floor)

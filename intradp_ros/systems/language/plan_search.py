@@ -20,7 +20,7 @@ from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.language import plan_kernels
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.lanes import PAGE
-from intradp_ros.systems.language.memory import memory_need, SLOT_MARGIN
+from intradp_ros.systems.language.memory import SLOT_MARGIN
 from intradp_ros.systems.language.plan_kernels import Floats, Ints, NEVER, Tables, Work
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
@@ -139,7 +139,7 @@ class Search:
 def fixed_bytes(costs: LanguageCosts, head: str, name: str) -> int:
     """Return what a device needs whatever it computes."""
     empty = SegmentPlan('-', head, 1, {name: ((0,),)}, 1)
-    need = memory_need(empty, name, costs.manifest, costs.lane)
+    need = costs.need(empty, name)
     return need.activations + need.head
 
 

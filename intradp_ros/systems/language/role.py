@@ -15,8 +15,10 @@ from torch import Tensor
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.core.owned_errors import reason_of
-from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
+from intradp_ros.runtime.member.role import Computes, Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
+from intradp_ros.split.kernel_device import HOST, KernelDevice
+from intradp_ros.systems.language.arithmetic import arithmetic_of, free_bytes
 from intradp_ros.systems.language.block_math import LibraryBlocks
 from intradp_ros.systems.language.engine import StageEngine
 from intradp_ros.systems.language.fused_blocks import make_blocks
@@ -37,12 +39,13 @@ class LanguageOptions:
     What a device gives to language models.
 
     `memory` are bytes that plans may use, 0 for any; `policy` is that of its requests, where
-    it is a head; `names` are what people call models, by digest.
+    it is a head; `names` are what people call models, by digest.  `device` is what computes.
     """
 
     memory: int = 0
     policy: HeadPolicy = HeadPolicy()
     names: Mapping[str, str] = field(default_factory=dict)
+    device: KernelDevice = HOST
 
 
 @dataclass
@@ -69,6 +72,8 @@ class LanguageRole(Role):
                  headed: Callable[[Head | None], None] = lambda head: None) -> None:
         self.state = State()
         self._host, self._store, self._options, self._headed = host, store, options, headed
+        self._arithmetic = arithmetic_of(options.device)
+        self._memory = options.memory or free_bytes(options.device)
         self._plans: dict[PlanId, SegmentPlan] = {}
         self._kept: dict[PlanId, ExitStack] = {}  # blobs of plans make no room for others
         self._models: dict[str, _Model] = {}
@@ -105,12 +110,12 @@ class LanguageRole(Role):
         if manifest is None or len(manifest.blocks) != plan.blocks:
             raise PlanError(f'the model {plan.model[:12]} has not {plan.blocks} blocks')
         need = max(memory_need(plan.at(step), self._host.name, manifest,
-                               self._options.policy.chunk).total
+                               self._options.policy.chunk, arithmetic=self._arithmetic).total
                    for step in range(len(plan.steps) + 1))
-        if 0 < self._options.memory < need:
-            raise PlanError(f'{self._host.name} lacks {(need - self._options.memory) / 1e6:.0f} '
+        if 0 < self._memory < need:
+            raise PlanError(f'{self._host.name} lacks {(need - self._memory) / 1e6:.0f} '
                             f'MB for this plan: {need / 1e6:.0f} MB are needed, '
-                            f'{self._options.memory / 1e6:.0f} MB are allowed')
+                            f'{self._memory / 1e6:.0f} MB are allowed')
         model = self._models.get(plan.model)
         if plan.keeps and plan.blocks_of(self._host.name) and (
                 model is None or not model.engine.keeps(plan)):
@@ -172,6 +177,10 @@ class LanguageRole(Role):
             files += [model.manifest.embedding, model.manifest.head]
         return sum(file.nbytes for file in files)
 
+    def computes(self) -> Computes:
+        """Return what this device computes with, and the bytes that plans may use."""
+        return Computes(self._arithmetic, self._memory)
+
     def busy(self) -> float:
         """Return the seconds of computing so far."""
         return sum(model.engine.meter.computing for model in tuple(self._models.values()))
@@ -207,7 +216,8 @@ class LanguageRole(Role):
             raise PlanError(f'model {plan.model[:12]}: {error}') from None
 
     def _made(self, manifest: Manifest, plan: SegmentPlan) -> _Model:
-        blocks, loader = make_blocks(manifest), Loader(self._store, self._host.name)
+        blocks = make_blocks(manifest, self._options.device)
+        loader = Loader(self._store, self._host.name)
         head: Head | None = None
         kept: tuple[BlockSlot, ...] = ()
         if plan.head == self._host.name:
@@ -241,8 +251,8 @@ def read_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
 
     """
     def read(file: BlockFile) -> tuple[BlockSlot, dict[str, Stored]]:
-        slot = BlockSlot(store, file.nbytes)
-        if store.read_into(file.digest, slot.memory) is None:
+        slot = BlockSlot(store, file.nbytes, blocks.device)
+        if not slot.read(store, file, store.slot):
             raise PlanError(f'blob {file.digest[:12]} is missing or broken')
         return slot, slot.views(file)
 

@@ -60,7 +60,8 @@ class SegmentPlan:
     of them from disk.
 
     `cache` names keys and values; where a plan `keeps` them, those of an earlier plan of the same
-    name go on, and those of layers that have another device now are moved there.
+    name go on, and those of layers that have another device now are moved there.  It is `exact`
+    where all devices compute the same bits.
 
     Raises
     ------
@@ -77,6 +78,7 @@ class SegmentPlan:
     steps: tuple[Step, ...] = ()
     cache: str = ''
     keeps: bool = False
+    exact: bool = True
 
     def __post_init__(self) -> None:
         """Look whether each block is somewhere, once, and stays there in all steps."""
@@ -174,7 +176,7 @@ class SegmentPlan:
         """Return the plan as plain data."""
         return {'format': FORMAT, 'model': self.model, 'head': self.head, 'blocks': self.blocks,
                 'pages': self.pages, 'slots': _plain(self.slots), 'cache': self.cache,
-                'keeps': self.keeps, 'steps': [
+                'keeps': self.keeps, 'exact': self.exact, 'steps': [
                     {'pages': step.pages, 'slots': _plain(step.slots)} for step in self.steps]}
 
 
@@ -192,7 +194,8 @@ def parse_plan(data: Any) -> SegmentPlan:
             _name(data['model']), _name(data['head']), blocks, _slots(data['slots'], blocks),
             _count(data['pages'], MAX_PAGES), tuple(
                 Step(_count(step['pages'], MAX_PAGES), _slots(step['slots'], blocks))
-                for step in steps), cache and _name(cache), keeps is True)
+                for step in steps), cache and _name(cache), keeps is True,
+            data.get('exact', True) is True)
     except (KeyError, TypeError, AttributeError) as error:
         raise PlanError(f'no plan of segments: {type(error).__name__} {str(error)[:80]}') \
             from None

@@ -10,10 +10,13 @@ from functools import partial
 import threading
 import time
 
+import torch
+
 from intradp_ros.blobs.direct_read import Slot
 from intradp_ros.blobs.store import BlobStore, HEADER_BYTES
 from intradp_ros.core.owned_errors import reason_of
 from intradp_ros.core.steady import Steady
+from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.manifest import BlockFile, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 from intradp_ros.systems.language.stored import Stored
@@ -21,26 +24,41 @@ from intradp_ros.systems.language.stored import Stored
 
 class BlockSlot:
     """
-    Memory for one block at a time.
+    Memory for one block at a time, on the host or a `device` that keeps copies.
 
-    `block` is which one is in it, -1 if none; `due` the one that will be, when all is read.
+    `memory` is what is read into, None where that is the loader's; `block` is which one is in it,
+    -1 if none; `due` the one that will be, when all is read.
     """
 
-    def __init__(self, store: BlobStore, nbytes: int) -> None:
-        self.memory: Slot = store.slot(nbytes)
+    def __init__(self, store: BlobStore, nbytes: int, device: KernelDevice = HOST) -> None:
+        self.memory = store.slot(nbytes) if device is HOST else None
+        self._copy = None if device is HOST else torch.empty(
+            nbytes, dtype=torch.uint8, device=device.name)
         self.block = self.due = -1
         self.error: Exception | None = None
 
     def views(self, file: BlockFile) -> dict[str, Stored]:
         """Return a block's tensors, as they lie here whenever the block is in the slot."""
+        if self._copy is not None:
+            return file.views(self._copy[:file.nbytes])
+        assert self.memory
         return file.views(self.memory.tensor(HEADER_BYTES, file.nbytes))
+
+    def read(self, store: BlobStore, file: BlockFile, staging: Callable[[int], Slot]) -> bool:
+        """Read a block; False if it is not stored.  `staging` gives memory of the host."""
+        found = store.read_into(file.digest, self.memory or staging(file.nbytes))
+        if found is None or found.data.nbytes != file.nbytes:
+            return False
+        if self._copy is not None:
+            self._copy[:file.nbytes].copy_(found.data)
+        return True
 
 
 def make_slots(plan: SegmentPlan, device: str, manifest: Manifest, store: BlobStore,
-               old: Mapping[int, BlockSlot]) -> list[BlockSlot]:
+               old: Mapping[int, BlockSlot], on: KernelDevice = HOST) -> list[BlockSlot]:
     """Return the slots of a plan; resident blocks that are in `old` are kept where they are."""
     return [old[blocks[0]] if len(blocks) == 1 and blocks[0] in old
-            else BlockSlot(store, max(manifest.blocks[block].nbytes for block in blocks))
+            else BlockSlot(store, max(manifest.blocks[block].nbytes for block in blocks), on)
             for blocks in plan.slots.get(device, ())]
 
 
@@ -57,6 +75,7 @@ class Loader:
         self._waiting: deque[tuple[BlockSlot, int, BlockFile]] = deque()
         self._changed = threading.Condition()
         self._busy = self._closed = False
+        self._staging: Slot | None = None
         self.seconds, self.nbytes = 0.0, 0
         self.reading: Callable[[int, float, float], None] = lambda block, start, stop: None
         self._thread = threading.Thread(target=self._run, name=f'loader-{name}', daemon=True)
@@ -108,6 +127,13 @@ class Loader:
             self._changed.notify_all()
         self._thread.join()
 
+    def _staged(self, nbytes: int) -> Slot:
+        """Return memory of the host through which blocks go to a device."""
+        if self._staging is None or self._staging.nbytes < HEADER_BYTES + nbytes:
+            self._staging = None  # before there is another one
+            self._staging = self.store.slot(nbytes)
+        return self._staging
+
     def _run(self) -> None:
         steady = Steady(self._thread.name)
         while True:
@@ -120,8 +146,7 @@ class Loader:
             start = time.perf_counter()
             error: Exception | None = None
             try:
-                found = self.store.read_into(file.digest, slot.memory)
-                if found is None or found.data.nbytes != file.nbytes:
+                if not slot.read(self.store, file, self._staged):
                     raise OSError(f'block {block} ({file.digest[:12]}) is not in '
                                   f'{self.store.folder}')
             except BaseException as failure:  # noqa: B902 - what waits for the block raises it

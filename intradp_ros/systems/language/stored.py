@@ -9,11 +9,10 @@ a time.  Blocks lie within a row, so that rows can be taken one by one.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,9 +103,72 @@ class Stored:
         if self.type.dtype is not None:
             return self.data.view(self.type.dtype).view(self.shape).float()
         if not self.data.numel():
-            return torch.empty(self.shape)
-        import gguf  # an extra, for language models
-        with np.errstate(all='ignore'):
-            found = gguf.dequantize(self.data.numpy().reshape(-1, self.row_bytes),
-                                    gguf.GGMLQuantizationType(self.type.number))
-        return torch.from_numpy(np.ascontiguousarray(found)).view(self.shape)
+            return torch.empty(self.shape, device=self.data.device)
+        return _EXPANDED[self.type.name](self.data.view(-1, self.type.block_bytes)).reshape(
+            self.shape)
+
+
+def _halves(blocks: Tensor, first: int, count: int = 1) -> Tensor:
+    """Return numbers in float16 that begin at a byte of each block (blocks x count)."""
+    return blocks[:, first:first + 2 * count].contiguous().view(torch.float16).float()
+
+
+def _bits(data: Tensor, width: int, each: int) -> Tensor:
+    """Return numbers of some bits (blocks x all): of `each` bytes the lowest ones first."""
+    parts = data.reshape(len(data), data.shape[1] // each, 1, each)
+    mask = (1 << width) - 1
+    return torch.cat([parts >> shift & mask for shift in range(0, 8, width)], 2).flatten(1)
+
+
+def _q4(blocks: Tensor) -> Tensor:
+    return _halves(blocks, 0) * (_bits(blocks[:, 2:], 4, 16).float() - 8)
+
+
+def _q4_1(blocks: Tensor) -> Tensor:
+    return _halves(blocks, 0) * _bits(blocks[:, 4:], 4, 16).float() + _halves(blocks, 2)
+
+
+def _fives(blocks: Tensor, first: int) -> Tensor:
+    fifth = _bits(blocks[:, first:first + 4], 1, 1)
+    return (_bits(blocks[:, first + 4:], 4, 16) | fifth << 4).float()
+
+
+def _q5(blocks: Tensor) -> Tensor:
+    return _halves(blocks, 0) * (_fives(blocks, 2) - 16)
+
+
+def _q5_1(blocks: Tensor) -> Tensor:
+    return _halves(blocks, 0) * _fives(blocks, 4) + _halves(blocks, 2)
+
+
+def _q8(blocks: Tensor) -> Tensor:
+    return _halves(blocks, 0) * blocks[:, 2:].view(torch.int8).float()
+
+
+def _by_scales(blocks: Tensor, numbers: Tensor) -> Tensor:
+    """Return numbers times scales of 6 bits less minima of 6 bits, of 8 parts each."""
+    low, high, both = (blocks[:, first:first + 4] for first in (4, 8, 12))
+    scales = torch.cat([low & 63, both & 15 | low >> 2 & 48], 1).float()
+    minima = torch.cat([high & 63, both >> 4 | high >> 2 & 48], 1).float()
+    factors = (_halves(blocks, 0) * scales).unsqueeze(2)
+    return factors * numbers.view(-1, 8, 32).float() - (_halves(blocks, 2) * minima).unsqueeze(2)
+
+
+def _q4_k(blocks: Tensor) -> Tensor:
+    return _by_scales(blocks, _bits(blocks[:, 16:], 4, 32))
+
+
+def _q5_k(blocks: Tensor) -> Tensor:
+    return _by_scales(blocks, _bits(blocks[:, 48:], 4, 32) | _bits(blocks[:, 16:48], 1, 32) << 4)
+
+
+def _q6_k(blocks: Tensor) -> Tensor:
+    numbers = _bits(blocks[:, :128], 4, 64) | _bits(blocks[:, 128:192], 2, 32) << 4
+    factors = _halves(blocks, 208) * blocks[:, 192:208].view(torch.int8).float()
+    return factors.unsqueeze(2) * (numbers.view(-1, 16, 16).float() - 32)
+
+
+#: Make floats of blocks (blocks x bytes) by operators that any device of torch has.
+_EXPANDED: Mapping[str, Callable[[Tensor], Tensor]] = {
+    'q4_0': _q4, 'q4_1': _q4_1, 'q5_0': _q5, 'q5_1': _q5_1, 'q8_0': _q8, 'q4_k': _q4_k,
+    'q5_k': _q5_k, 'q6_k': _q6_k}
