@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 import time
 
-from imagined_accelerator import ACCELERATORS, NAME
+from imagined_accelerator import ACCELERATORS, NAME, needed
 from imagined_accelerator import kernels as ran
 from language_models import costs, even_plan, plan_of, QUICK, Scripted, tiny_model
 from packed_models import write_packed
@@ -47,7 +47,8 @@ def check(local: LocalLanguage, whole, during=None) -> None:
 
 @pytest.mark.parametrize('accelerator', ACCELERATORS)
 @pytest.mark.parametrize('family, there', [
-    ('llama', 'ab'), ('gemma3_text', 'a'), ('qwen3_moe', 'b'), ('phi3', 'b')])
+    ('llama', 'ab'), ('qwen3_moe', 'b'), *(pytest.param(*each, marks=pytest.mark.slow)
+                                           for each in (('gemma3_text', 'a'), ('phi3', 'b')))])
 def test_some_devices_compute_on_accelerators(tmp_path, family, there, accelerator):
     manifest, store, whole = tiny_model(tmp_path, family)
     given = costs(manifest, 2)
@@ -111,13 +112,14 @@ def test_packed_weights_stay_so_on_an_accelerator(tmp_path, types, accelerator, 
         assert held == sum(block.nbytes for block in manifest.blocks)
 
 
+@needed
 def test_a_plan_says_that_bits_are_not_promised_and_counts_what_torch_needs(tmp_path):
     manifest, store, whole = tiny_model(tmp_path, dtype=torch.bfloat16)
     given, said = costs(manifest, 2), []
     planner = LanguagePlanner(given, 'a', said.append)
     with LocalLanguage(given, 'a', planner, {'a': store}, times=QUICK,
                        options=LanguageOptions(policy=HeadPolicy(drafts=4)),
-                       computes_on={'b': open_device(ACCELERATORS[0].values[0])}) as local:
+                       computes_on={'b': open_device(NAME)}) as local:
         local.wait_ready()
         plan = plan_of(local)
         assert plan.exact == ('b' not in plan.participants)
