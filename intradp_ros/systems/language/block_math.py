@@ -235,8 +235,10 @@ class LibraryBlocks:
 
     def _make_angles(self, kind: str, begin: int) -> tuple[Tensor, Tensor]:
         """Return cosines and sines of some positions: at once, so that none depends on a lane."""
-        positions = torch.arange(begin, begin + _ANGLES).unsqueeze(0)
-        cosines, sines = self._rotary(torch.empty(0), positions, *((kind,) if kind else ()))
+        # none beyond the context: the library takes other frequencies for all of a longer text
+        positions = torch.arange(begin, begin + _ANGLES).clamp(max=self._manifest.context - 1)
+        cosines, sines = self._rotary(torch.empty(0), positions[None],
+                                       *((kind,) if kind else ()))
         return cosines.float(), sines.float()
 
     def _attention(self, layer: Any, kind: str) -> Run:

@@ -101,9 +101,18 @@ def library() -> Any:
 
 
 def check_family(config: Mapping[str, Any]) -> Family:
-    """Return the family of a model; FamilyError if it is not understood."""
+    """Return the family of a model; FamilyError if it cannot be computed."""
     found = FAMILIES.get(str(config.get('model_type')))
     if found is None:
         raise FamilyError(f'models of the family {str(config.get("model_type"))[:40]!r} are not '
                           f'understood; those of {", ".join(FAMILIES)} are')
+    ahead = [key for key, usual in (('is_causal', True), ('use_bidirectional_attention', False))
+             if bool(config.get(key, usual)) is not usual]
+    if ahead:
+        raise FamilyError(f'its tokens see those after them ({ahead[0]}), so it makes no text: '
+                          'take a model that generates')
+    if config.get('use_sliding_window') is False and config.get('sliding_window') \
+            and 'sliding_attention' in (config.get('layer_types') or ()):
+        raise FamilyError('its layer_types have windows, which use_sliding_window takes away: '
+                          'say one of both')
     return found

@@ -69,7 +69,7 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
         config = whole.get_text_config()
         text = next((raw[key] for key in ('text_config', 'llm_config', 'language_config')
                      if config is not whole and isinstance(raw.get(key), dict)), raw)
-        check_family({'model_type': config.model_type})
+        check_family(config.to_dict())
         plain = plain_config(text, config)
         of = GENERATION_CONFIG if (folder / GENERATION_CONFIG).exists() else CONFIG
     except Exception as error:  # noqa: B902 - whatever the library says of its own files

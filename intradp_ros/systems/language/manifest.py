@@ -120,11 +120,13 @@ class Manifest:
         most = int(self.config['max_position_embeddings'])
         given = self.config.get('rope_parameters') or self.config.get('rope_scaling')
         rope: Mapping[str, Any] = given if isinstance(given, dict) else {}
-        if rope.get('rope_type', rope.get('type')) in ('longrope', 'su') \
-                and rope.get('short_factor') != rope.get('long_factor'):
-            first = rope.get('original_max_position_embeddings',
-                             self.config.get('original_max_position_embeddings'))
-            most = min(most, first) if type(first) is int and first > 0 else most
+        kinds = [one for one in rope.values() if isinstance(one, dict)]  # one for a kind of layers
+        for one in (rope, *kinds):
+            if one.get('rope_type', one.get('type')) in ('longrope', 'su') \
+                    and one.get('short_factor') != one.get('long_factor'):
+                first = one.get('original_max_position_embeddings',
+                                self.config.get('original_max_position_embeddings'))
+                most = min(most, first) if type(first) is int and first > 0 else most
         return most
 
     def read_bytes(self, block: int) -> int:
