@@ -148,6 +148,8 @@ class _ServiceWay:
 
     def ask(self, asked: _Asked) -> None:
         """Send a request as soon as there is a connection."""
+        while self._waiting and self._waiting[0].over:  # while no gateway can be reached
+            self._waiting.popleft()
         self._waiting.append(asked)
         self._wake.set()
 

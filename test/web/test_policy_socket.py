@@ -7,7 +7,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 import gc
 import json
+import queue
 import random
+import socket
 import threading
 import time
 
@@ -310,3 +312,16 @@ def test_ways_that_were_long_once_do_not_keep_a_robot_from_asking(running):
     assert {end.fate for end in ends.values()} == {InferFate.IN_TIME}
     assert client._services['pi0']._ways < 1.0
     client.close()
+
+
+def test_requests_that_are_over_are_not_kept_while_no_gateway_is_reached():
+    with socket.socket() as nobody:
+        nobody.bind(('127.0.0.1', 0))
+        client = ServingClient([f'127.0.0.1:{nobody.getsockname()[1]}'])
+        ends = queue.Queue()
+        for _ in range(3):
+            for _ in range(50):
+                client.submit(InferRequest('pi0', {}, 0.01), ends.put)
+            assert {ends.get(timeout=20).fate for _ in range(50)} == {InferFate.LATE}
+        assert len(client._services['pi0']._waiting) <= 50
+        client.close()
