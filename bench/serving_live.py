@@ -13,6 +13,9 @@ ray      answers in time of one site over those of Ray Serve, by turns on the sa
          Serve in the best of several settings (needs ``ray[serve]``, left out without it)
 kills    three sites, one of which is killed again and again while robots ask: requests without a
          fate or with two, and when goodput is back at what the sites that are left can do
+changes  robots change gateways each second, two sites of three are killed in turn (--minutes):
+         frames that end out of order or never, and the KiB by which the site that stays and the
+         robots grow in the last three quarters
 
 Needs ``openpi-client`` (installed without its dependencies, which pin an old NumPy).
 """
@@ -20,12 +23,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 import json
 import os
 from pathlib import Path
+import resource
 import socket
 from statistics import median
 import tempfile
@@ -42,6 +48,7 @@ from intradp_lab.language.emulated_fleet import Talking
 from intradp_lab.serving.site_process import Settings
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
+from intradp_ros.nodes.serving.frame_order import Frame, FrameOrder
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.service import parse_services
@@ -285,6 +292,79 @@ def kill_figures(folder: Path, kills: int) -> dict[str, Any]:
             'worst_recovered_ms': None if None in back else max(back)}
 
 
+def change_figures(folder: Path, minutes: float) -> dict[str, Any]:
+    """Let robots change gateways while sites are killed and come again."""
+    with sites(folder, KILLED, SITES) as (running, places, start):
+        time.sleep(10.0)
+        robots = [_Robot(places, k) for k in range(6)]
+        begun, kills, moved = time.monotonic(), 0, 0
+        grown: list[dict[str, int]] = []
+        pids = {'robots': os.getpid(), SITES[0]: running[SITES[0]].process.pid}
+        while (spent := time.monotonic() - begun) < 60 * minutes:
+            for robot in robots:
+                robot.ask()
+            time.sleep(0.03)
+            if spent > moved:
+                robots[moved % len(robots)].move(moved)
+                moved += 1
+            if spent > 15 * (kills + 1):
+                victim = SITES[1 + kills % 2]
+                running[victim].kill()
+                running[victim].stop()
+                start(victim)
+                kills += 1
+            if len(grown) == 0 and spent > 15 * minutes:
+                grown.append({name: _kibibytes(pid) for name, pid in pids.items()})
+        time.sleep(2.0)
+        grown.append({name: _kibibytes(pid) for name, pid in pids.items()})
+        for robot in robots:
+            robot.client.close()
+        fates = sum((robot.order.counts for robot in robots), Counter[str]())
+        return {'minutes': minutes, 'kills': kills, 'moves': moved,
+                'frames': sum(robot.asked for robot in robots), **fates,
+                'never': sum(robot.asked - robot.out for robot in robots),
+                'out_of_order': sum(robot.wrong for robot in robots),
+                'grown_kib': {name: grown[-1][name] - grown[0][name] for name in pids}}
+
+
+class _Robot:
+    """Asks for frames, and looks at the order in which they end."""
+
+    def __init__(self, places: Mapping[str, str], number: int) -> None:
+        self._places = list(places.values())
+        self.client = ServingClient(self._of(number))
+        self.order = FrameOrder(64, self._ended)
+        self.asked = self.out = self.wrong = 0
+
+    def _of(self, number: int) -> list[str]:
+        first = number % len(self._places)
+        return self._places[first:] + self._places[:first]
+
+    def move(self, number: int) -> None:
+        """Go to another gateway."""
+        self.client.move(self._of(number))
+
+    def ask(self) -> None:
+        """Ask for a frame, if there is room."""
+        if not self.order.wait_for_room(0.0):
+            return
+        now = time.monotonic()
+        frame = Frame((), (), {'image': np.full((3, 64, 64), self.asked % 251, np.uint8)}, now,
+                      now + 0.2)
+        self.asked += 1
+        self.order.begin(frame)
+        self.client.submit(InferRequest('detector', frame.tensors, 0.2),
+                           partial(self.order.end, frame))
+
+    def _ended(self, frame: Frame) -> None:
+        self.out += 1
+        self.wrong += frame.number != self.out
+
+
+def _kibibytes(pid: int) -> int:
+    return int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * resource.getpagesize() >> 10
+
+
 def _meet(running: Mapping[str, Talking]) -> None:
     end = time.monotonic() + 30.0
     while True:
@@ -346,11 +426,12 @@ def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--only', choices=('socket', 'together', 'ray', 'kills'))
+    parser.add_argument('--only', choices=('socket', 'together', 'ray', 'kills', 'changes'))
     parser.add_argument('--each', type=int, default=1000, help='requests over the policy socket')
     parser.add_argument('--seconds', type=float, default=20.0, help='of a round against Ray')
     parser.add_argument('--rounds', type=int, default=5, help='against Ray')
     parser.add_argument('--kills', type=int, default=20)
+    parser.add_argument('--minutes', type=float, default=20.0, help='of changes')
     parser.add_argument('--json', type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -359,7 +440,8 @@ def main() -> None:
         'socket': lambda folder: socket_figures(folder, args.each),
         'together': lambda folder: together_figures(folder, 80),
         'ray': lambda folder: ray_figures(folder, args.seconds, args.rounds),
-        'kills': lambda folder: kill_figures(folder, args.kills)}
+        'kills': lambda folder: kill_figures(folder, args.kills),
+        'changes': lambda folder: change_figures(folder, args.minutes)}
     found = {}
     for name, measure in parts.items():
         if args.only == name or (args.only is None and (name != 'ray' or find_spec('ray'))):
