@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+import os
 import time
 from typing import Any
 
@@ -21,6 +22,8 @@ from intradp_ros.rqt.robot_watch import RobotWatch
 REFRESH_MS = 500
 DRAW_EVERY = 1.0  # seconds between two drawings of a picture, at the least
 DRAW_SHARE = 0.1  # of a processor that drawing one picture may take
+#: Where `intradp view` listens unless it is given another port.
+PAGE = 'http://127.0.0.1:8790'
 
 
 class Picture(QtWidgets.QLabel):  # type: ignore[misc]
@@ -119,6 +122,7 @@ class SharingWidget(QtWidgets.QWidget):  # type: ignore[misc]
             if self._choice.findText(name) < 0:
                 self._choice.addItem(name)
         watch = self._watched()
+        self._nothing.setVisible(watch is None)
         if watch is None:
             return
         watch.timelines = self.timelines
@@ -166,15 +170,26 @@ class SharingWidget(QtWidgets.QWidget):  # type: ignore[misc]
         self._choice = QtWidgets.QComboBox()
         self._timelines = QtWidgets.QCheckBox('timeline')
         self._timelines.setToolTip('robot and server then measure and send it')
+        page = QtWidgets.QPushButton('all systems')
+        page.setToolTip(f'opens {PAGE}, which the command intradp view serves')
+        page.clicked.connect(lambda: QtGui.QDesktopServices.openUrl(QtCore.QUrl(PAGE)))
         top = QtWidgets.QHBoxLayout()
         top.addWidget(self._choice, 1)
         top.addWidget(self._timelines)
+        top.addWidget(page)
+        self._nothing = _selectable()
+        self._nothing.setText(
+            'No robot is seen: looked for topics .../stats of intradp_ros/msg/InferenceStats in '
+            f'ROS domain {os.environ.get("ROS_DOMAIN_ID", "0")}. Start an inference node in this '
+            'environment; intradp status shows what runs, intradp doctor what is wrong. Fleets, '
+            'language models and trainings are on the page of intradp view.')
         self._rows = QtWidgets.QFormLayout()
         self._history, self._timeline = Picture(self._painter), Picture(self._painter)
         self._events = QtWidgets.QListWidget()
         self._events.setMaximumHeight(110)
         column = QtWidgets.QVBoxLayout(self)
         column.addLayout(top)
+        column.addWidget(self._nothing)
         column.addLayout(self._rows)
         column.addWidget(self._history, 2)
         column.addWidget(self._timeline, 3)

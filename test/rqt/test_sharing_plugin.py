@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from importlib import import_module
+import os
 from pathlib import Path
 import sys
 import time
@@ -257,3 +258,18 @@ def test_what_was_drawn_or_is_not_seen_is_not_drawn(application: Any) -> None:
         picture.take()
     assert painter.drawings == 1
     picture.close()
+
+
+def test_with_no_robot_it_says_what_it_looked_for(application: Any) -> None:
+    from intradp_ros.cli.view import PORT
+    from intradp_ros.rqt.sharing_widget import PAGE, SharingWidget
+    widget = SharingWidget(lambda: [], lambda name: pytest.fail('nothing is to be watched'))
+    try:
+        widget.show()
+        widget.refresh()
+        said = widget._nothing
+        assert said.isVisible() and 'intradp_ros/msg/InferenceStats' in said.text()
+        assert f'ROS domain {os.environ.get("ROS_DOMAIN_ID", "0")}' in said.text()
+        assert PAGE.endswith(f':{PORT}')
+    finally:
+        widget.close_watch()

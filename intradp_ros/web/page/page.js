@@ -68,7 +68,7 @@ const draw = {
     b.caption ? el('caption', {}, b.caption) : null,
     el('tbody', {}, ...b.rows.map(([name, value]) =>
       el('tr', {}, el('th', {scope: 'row'}, name), el('td', {}, value)))))),
-  table: (b) => el('div', {class: b.head.length > 5 ? 'scroll wide' : 'scroll', tabindex: 0},
+  table: (b) => el('div', {class: b.head.length > 4 ? 'scroll wide' : 'scroll', tabindex: 0},
     el('table', {},
       el('caption', {}, b.caption),
       el('thead', {}, el('tr', {}, ...b.head.map((h) => el('th', {scope: 'col'}, h)))),
