@@ -183,6 +183,69 @@ def test_groups_meet_without_a_store_and_listen_where_they_should(key: bytes) ->
     assert ways['a'].unreached(plan) == ['d']
 
 
+@pytest.mark.parametrize('first, second', ['ab', 'ba'])
+def test_who_comes_to_gloo_in_the_name_of_a_device_gets_nothing(first: str, second: str) -> None:
+    """Another user of the machine is there first; then there is an error, or the right sum."""
+    ways, found, plan = ways_of('ab', KEYS[1]), dict[str, Any](), PlanId(1, 1)
+
+    def member(name: str) -> None:
+        try:
+            group = join_group(ways[name], plan, 'ab', name, name, 1.0)
+        except GroupError as error:
+            found[name] = str(error)
+            return
+        x = torch.full((64,), 2.0)
+        group.total(x)
+        found[name] = float(x.mean())
+        group.close()
+    threads = [threading.Thread(target=member, args=(name,)) for name in (first, second)]
+    threads[0].start()
+    address, end, port = loopback_of(KEYS[1], plan, 'all', first), time.monotonic() + 10.0, 0
+    while not port and time.monotonic() < end:
+        with suppress(TunnelError):
+            port = listening_port(address)
+    strangers = [socket.create_connection((address, port)) for _ in range(4)]
+    for number, stranger in enumerate(strangers):
+        stranger.sendall(number.to_bytes(8, 'little'))  # by which gloo knows whom it is to be
+    threads[1].start()
+    for thread in threads:
+        thread.join(30)
+    read = 0
+    for stranger in strangers:
+        stranger.settimeout(0.1)
+        with suppress(OSError):
+            while part := stranger.recv(1000):
+                read += len(part)
+        stranger.close()
+    assert read < 64 * 4
+    assert found == {'a': 4.0, 'b': 4.0} or all('our key' in str(v) for v in found.values()), found
+    assert any('our key' in str(value) for value in found.values()) == (first == 'a')
+
+
+def test_when_all_devices_are_connected_nobody_else_is_let_in() -> None:
+    ways, plan, made = ways_of('ab', KEYS[1]), PlanId(1, 1), dict[str, Any]()
+
+    def member(name: str) -> None:
+        made[name] = join_group(ways[name], plan, 'ab', name, name, 10.0)
+    threads = [threading.Thread(target=member, args=(name,)) for name in 'ab']
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for name in 'ab':
+        address = loopback_of(KEYS[1], plan, 'all', name)
+        with pytest.raises(TimeoutError):
+            socket.create_connection((address, listening_port(address)), 0.3)
+    for group in made.values():
+        group.send(torch.ones(3), 'b' if group.name == 'a' else 'a', 5)
+    for group in made.values():
+        tensor, work = group.receive((3,), torch.float32, 'b' if group.name == 'a' else 'a', 5)
+        group.wait(work, '')
+        assert tensor.tolist() == [1.0] * 3
+    for group in made.values():
+        group.close()
+
+
 def test_a_device_that_does_not_come_is_an_error_in_time() -> None:
     ways = ways_of('ab', KEYS[1])
     with pytest.raises(GroupError, match='not all devices came within 0 s'):

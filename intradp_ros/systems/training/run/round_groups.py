@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+import hmac
 import queue
 import threading
 import time
@@ -175,11 +176,18 @@ class Ways(Protocol):
 
 @dataclass(frozen=True)
 class Ends:
-    """Where gloo listens, the store in which it finds the others, and what ends both."""
+    """
+    Where gloo listens, the store in which it finds the others, and what ends both.
+
+    `met` is called when all are connected; `proof` returns what one device shows another, None
+    where anybody is believed.
+    """
 
     address: str
     store: Any
     close: Callable[[], None] = lambda: None
+    met: Callable[[], None] = lambda: None
+    proof: Callable[[str, str], bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +254,11 @@ def join_group(ways: Ways, plan: PlanId, names: Sequence[str], name: str,
         options = gloo._Options()
         options._timeout = span
         options._devices = [gloo.create_device(hostname=ends.address)]
-        return gloo(ends.store, members.index(name), len(members), options)
+        group = gloo(ends.store, members.index(name), len(members), options)
+        if ends.proof is not None:
+            _prove(group, ends.proof, members, name, span)
+        ends.met()
+        return group
 
     try:
         whole = make(purpose, names)
@@ -256,4 +268,32 @@ def join_group(ways: Ways, plan: PlanId, names: Sequence[str], name: str,
             ends.close()
         raise GroupError(f'the group of plan {plan.term}.{plan.epoch} was not formed: '
                          f'{str(error).splitlines()[0]:.200}') from None
+    except GroupError:
+        for ends in made:
+            ends.close()
+        raise
     return RoundGroup(names, name, whole, own, replicas, timeout, rate, made)
+
+
+def _prove(group: Any, proof: Callable[[str, str], bytes], members: Sequence[str], name: str,
+           span: timedelta) -> None:
+    """
+    See that each connection of a group is with whom gloo takes it to be with.
+
+    gloo takes whoever comes first with a small number: also another user of this machine.
+    """
+    others = [(rank, other) for rank, other in enumerate(members) if other != name]
+    said = [torch.frombuffer(bytearray(proof(name, other)), dtype=torch.uint8)
+            for _, other in others]
+    heard = [torch.zeros_like(one) for one in said]
+    works = [group.recv([one], rank, 0) for one, (rank, _) in zip(heard, others)]
+    sent = [group.send([one], rank, 0) for one, (rank, _) in zip(said, others)]
+    for work, one, (_, other) in zip(works, heard, others):
+        try:
+            work.wait(span)
+        except RuntimeError:  # who is silent has not proved it either
+            one.zero_()
+        if not hmac.compare_digest(one.numpy().tobytes(), proof(other, name)):
+            raise GroupError(f'who came as {other} did not prove to have our key', other)
+    for work in sent:
+        work.wait(span)

@@ -7,7 +7,9 @@ gloo's connections through sealed streams: gloo itself listens on the loopback o
 gloo believes whoever connects, and sends in the clear.  Where there is a key, each device of a
 group has an address 127.x.y.z, made of the key and the plan, at which its gloo listens.  Other
 machines listen at the same address and port of their own loopback, and carry what comes there
-over a sealed stream to the device.  On one machine gloo's ends meet without that.
+over a sealed stream to the device.  On one machine gloo's ends meet without that.  Whoever else is
+on the machine reaches these addresses: so gloo's ends prove to have the key before they are used
+(`round_groups.py`), and when all are connected nobody else is let in.
 
 Each device also learns, after a failure, whom it cannot reach: what a wait says of whom it waited
 for may be wrong, since that one may have waited for another.  A connection that is not made says
@@ -18,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 import contextlib
+import ctypes
 import errno
 import hashlib
+import os
 from pathlib import Path
 import socket
 import struct
@@ -29,8 +33,12 @@ from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.transport.sealed_stream import connect, SealedListener, SealedStream
 
+#: Of Linux: a filter of a socket, and the one instruction that drops all.
+_ATTACH_FILTER, _BPF_RETURN = 26, 6
 #: Seconds of rest when a connection could not be taken.
 _REST = 0.05
+#: Connections that are carried to one device for a group, which needs one.
+MOST_JOINED = 8
 #: Seconds that a connection may take to whose reachability is asked.
 PATIENCE = 1.0
 
@@ -48,13 +56,35 @@ def loopback_of(key: bytes, plan: PlanId, label: str, name: str) -> str:
 
 def listening_port(address: str) -> int:
     """Return the port at which gloo listens at an address; TunnelError if there is not one."""
+    return _listening(address)[0]
+
+
+def shut_door(address: str) -> None:
+    """
+    Let nobody connect any more to what this process's gloo listens on at an address.
+
+    gloo keeps open whatever connects; its socket is its own, so a filter drops who comes.
+    """
+    wanted = f'socket:[{_listening(address)[1]}]'
+    nothing = ctypes.create_string_buffer(struct.pack('=HBBI', _BPF_RETURN, 0, 0, 0))
+    for file in Path('/proc/self/fd').iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(file) == wanted:
+                with socket.socket(fileno=os.dup(int(file.name))) as door:
+                    door.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack(
+                        'HP', 1, ctypes.addressof(nothing)))
+
+
+def _listening(address: str) -> tuple[int, int]:
+    """Return port and inode of what listens at an address."""
     wanted = f'{struct.unpack("=I", socket.inet_aton(address))[0]:08X}'
     lines = Path('/proc/self/net/tcp').read_text().splitlines()[1:]
-    ports = {int(words[1].partition(':')[2], 16) for words in map(str.split, lines)
+    found = {(int(words[1].partition(':')[2], 16), int(words[9]))
+             for words in map(str.split, lines)
              if words[3] == '0A' and words[1].startswith(f'{wanted}:')}
-    if len(ports) != 1:
-        raise TunnelError(f'gloo listens at {len(ports)} ports of {address}, not at one')
-    return ports.pop()
+    if len(found) != 1:
+        raise TunnelError(f'gloo listens at {len(found)} ports of {address}, not at one')
+    return found.pop()
 
 
 class Tunnels:
@@ -137,7 +167,13 @@ class Tunnels:
     def _lead(self, listening: socket.socket, ended: threading.Event, place: tuple[str, int],
               purpose: str) -> None:
         """Join each connection of this machine's gloo and a stream to the device."""
-        steady = Steady('tunnels')
+        steady, room = Steady('tunnels'), threading.BoundedSemaphore(MOST_JOINED)
+
+        def carry(own: socket.socket) -> None:
+            try:
+                self._join(own, place, purpose)
+            finally:
+                room.release()
 
         def join() -> bool:
             try:
@@ -146,8 +182,10 @@ class Tunnels:
                 if ended.is_set():
                     return True
                 raise
-            threading.Thread(target=self._join, args=(own, place, purpose), name='tunnels',
-                             daemon=True).start()
+            if room.acquire(blocking=False):
+                threading.Thread(target=carry, args=(own,), name='tunnels', daemon=True).start()
+            else:
+                own.close()
             return True
         with listening:
             while not ended.is_set():

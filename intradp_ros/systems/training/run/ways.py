@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+import hmac
 import time
 from typing import Any
 
@@ -12,7 +13,12 @@ from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.systems.training.run.exchange import bring, fetch, given_key
 from intradp_ros.systems.training.run.meeting import Meeting, MeetingStore, Place
 from intradp_ros.systems.training.run.round_groups import Ends
-from intradp_ros.systems.training.run.tunnels import listening_port, loopback_of, Tunnels
+from intradp_ros.systems.training.run.tunnels import (
+    listening_port,
+    loopback_of,
+    shut_door,
+    Tunnels,
+)
 
 #: Times that a state is brought to the trainer, and seconds between two of them.
 ATTEMPTS, REST = 3, 0.5
@@ -69,7 +75,18 @@ class WorkerWays:
         def close() -> None:
             while ends:
                 ends.pop()()
-        return Ends(own, MeetingStore(self._meeting, plan, label, timeout, port, reach), close)
+
+        def met() -> None:
+            """Let nobody else come: who is connected stays."""
+            if key:
+                shut_door(own)
+                close()
+
+        def proof(source: str, target: str) -> bytes:
+            content = f'gloo {plan.term} {plan.epoch} {label} {source} {target}'
+            return hmac.digest(key, content.encode(), 'sha256')
+        return Ends(own, MeetingStore(self._meeting, plan, label, timeout, port, reach), close,
+                    met, proof if key else None)
 
     def unreached(self, plan: PlanId) -> list[str]:
         """Return the devices of a plan to whom no connection can be made now."""
