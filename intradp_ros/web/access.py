@@ -38,6 +38,8 @@ _LINE = re.compile(rf'([\w.-]{{1,64}})\s+([!-~]{{{MIN_KEY},{MAX_KEY}}})', re.ASC
 
 #: Bytes of a message of a web socket; why one is closed: by rule, for a message that is too large.
 MAX_MESSAGE, POLICY, TOO_LARGE = 1 << 20, 1008, 1009
+#: Frames of web sockets that are no messages, of a client, at once and each second.
+FRAMES = 500
 #: Bytes and seconds of the body of a request that is refused.
 MOST_DISCARDED, DISCARDING = 1 << 20, 1.0
 
@@ -117,7 +119,8 @@ class GuardLimits:
     What clients may have at once, and what the requests of each route may bring.
 
     `in_flight`: requests and open web sockets of a client; `held`: bytes of all
-    bodies whose requests are not answered yet; `routes`: by the beginning of
+    bodies and messages that are not answered yet, of which a client may have as many as it
+    leaves free; `routes`: by the beginning of
     the path, whole parts of it, the longest counts.  `messages`: messages of
     web sockets that a client may send; more of them wait, and harm only it.
     """
@@ -149,6 +152,23 @@ class Refusal:
     wait: float = 0.0
 
 
+class Held:
+    """Bytes of clients that wait: one may hold as many as are still free with them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._of = most, Counter[str]()
+
+    def take(self, client: str, count: int) -> bool:
+        """Count bytes as a client's, or give them back; False if too few are left for others."""
+        mine = self._of[client] + count
+        if count > 0 and mine > self._most - self._of.total() - count:
+            return False
+        self._of[client] = mine
+        if not mine:
+            del self._of[client]
+        return True
+
+
 class Clients:
     """
     Who is there, and how much of each client: one of them for the servers of all protocols.
@@ -162,7 +182,8 @@ class Clients:
         self.limits = limits or GuardLimits()
         self._lock = threading.Lock()
         self._in_flight: Counter[str] = Counter()
-        self._held = 0
+        self._held = Held(self.limits.held)
+        self._frames = ClientRates(FRAMES, FRAMES)
         self.rejected: dict[str, int] = {}
 
     @property
@@ -185,13 +206,18 @@ class Clients:
             if not self._in_flight[client]:
                 del self._in_flight[client]
 
-    def hold(self, count: int) -> Refusal | None:
-        """Hold bytes of a body, until they are held no more by a negative count."""
+    def hold(self, client: str, count: int) -> Refusal | None:
+        """Hold bytes of a client, until they are held no more by a negative count."""
         with self._lock:
-            if count > 0 and self._held + count > self.limits.held:
-                return Refusal(503, 'held', f'bodies of {self.limits.held} bytes are held', 1.0)
-            self._held += count
-        return None
+            if self._held.take(client, count):
+                return None
+        return Refusal(503, 'held', f'{client} holds as many bytes as are left to others, of '
+                       f'{self.limits.held}', 1.0)
+
+    def frames(self, client: str, count: int) -> float:
+        """Count frames that are no messages; return for how long no more should be read."""
+        with self._lock:
+            return self._frames.spend(client, count, time.monotonic())
 
     def reject(self, cause: str) -> None:
         """Count what is not taken."""
@@ -217,6 +243,26 @@ class Clients:
             return client, Refusal(429, 'in_flight', f'{self.limits.in_flight} requests of '
                                    f'{client} are in flight', 1.0)
         return client, None
+
+
+@dataclass(frozen=True)
+class ClientShare:
+    """What a client holds with all its web sockets; see `web/web_socket.py: Share`."""
+
+    client: str
+    clients: Clients
+
+    def take(self, count: int) -> bool:
+        """Count bytes that wait as the client's; False if they are too many."""
+        return self.clients.hold(self.client, count) is None
+
+    def give(self, count: int) -> None:
+        """Count them no more."""
+        self.clients.hold(self.client, -count)
+
+    def frames(self, count: int) -> float:
+        """Count frames; return for how many seconds nothing more should be read."""
+        return self.clients.frames(self.client, count)
 
 
 class Guard:
@@ -262,7 +308,7 @@ class Guard:
                 return
             scope = {**scope, 'client_name': client, 'came': came}
             if scope['type'] == 'websocket':
-                await self._app(scope, *self._of_socket(scope, receive, send))
+                await self._serve_socket(scope, receive, send)
             else:
                 await self._pass_on(scope, receive, send)
         finally:
@@ -271,19 +317,25 @@ class Guard:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         limits = self._limits.of(scope['path'])
+        if _header(scope, b'transfer-encoding'):  # pieces of a byte cost a thousand times more
+            await self._reject(scope, send, Refusal(
+                411, 'no_length', 'a body is taken with its content-length only'))
+            return
         try:
             length = int(_header(scope, b'content-length') or b'0')
         except ValueError:
             length = limits.body + 1
         body = bytearray()
         try:
+            client = scope['client_name']
             refused: Refusal | None = Refusal(
                 413, 'size', f'a body of at most {limits.body} bytes, sent within '
                 f'{limits.seconds:g} s, is taken')
             if length <= limits.body:
                 with suppress(asyncio.TimeoutError):  # not the built-in one before Python 3.11
                     refused = await asyncio.wait_for(
-                        self._read(receive, body, limits.body, refused), limits.seconds)
+                        self._read(client, receive, body, limits.body, refused),
+                        limits.seconds)
             if refused is not None:
                 await _discard(scope, receive)
                 await self._reject(scope, send, refused)
@@ -298,9 +350,9 @@ class Guard:
                 return {'type': 'http.request', 'body': bytes(body), 'more_body': False}
             await self._app(scope, again, send)
         finally:
-            self.clients.hold(-len(body))
+            self.clients.hold(scope['client_name'], -len(body))
 
-    async def _read(self, receive: Receive, body: bytearray, most: int,
+    async def _read(self, client: str, receive: Receive, body: bytearray, most: int,
                     too_large: Refusal | None) -> Refusal | None:
         """Read a body; return why it is not taken, such as a client that has gone."""
         while True:
@@ -310,37 +362,53 @@ class Guard:
             part = message.get('body', b'')
             if len(body) + len(part) > most:
                 return too_large
-            if refused := self.clients.hold(len(part)):
+            if refused := self.clients.hold(client, len(part)):
                 return refused
             body += part
             if not message.get('more_body'):
                 return None
 
-    def _of_socket(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
-        """Return how the inner application receives and sends."""
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """
+        Let the inner application receive and send.
+
+        What a message holds of the client's share it holds until the application asks for the
+        next one, or, where it takes ``message['release']`` out of it, until it calls that.
+        """
         most, rates = self._limits.of(scope['path']).message, self._limits.messages
-        closed = False
+        share = ClientShare(scope['client_name'], self.clients)
+        scope.setdefault('state', {})['share'] = share
+        closed, last, kept = False, dict[str, Any](), set[_Kept]()
 
         async def received() -> Message:
+            nonlocal last
+            if 'release' in last:
+                last.pop('release')()
             message = await receive()
             if message['type'] != 'websocket.receive':
                 return message
+            kept.add(release := _Kept(share, message.get('held', 0), kept))
             text, data = message.get('text'), message.get('bytes') or b''
             if len(text.encode('utf-8', 'replace') if text else data) > most:
                 self.clients.reject('size')
                 await sent({'type': 'websocket.close', 'code': TOO_LARGE,
                             'reason': f'messages of at most {most} bytes are taken'})
                 return {'type': 'websocket.disconnect', 'code': TOO_LARGE}
-            while rates and (wait := rates.wait(scope['client_name'], time.monotonic())):
+            while rates and (wait := rates.wait(share.client, time.monotonic())):
                 await asyncio.sleep(wait)
-            return message
+            last = {**message, 'release': release}
+            return last
 
         async def sent(message: Message) -> None:
             nonlocal closed
             if not closed:  # what the application still says after that is heard by nobody
                 closed = message['type'] == 'websocket.close'
                 await send(message)
-        return received, sent
+        try:
+            await self._app(scope, received, sent)
+        finally:
+            for release in tuple(kept):
+                release()
 
     async def _reject(self, scope: Scope, send: Send, refused: Refusal) -> None:
         self.clients.reject(refused.cause)
@@ -359,6 +427,20 @@ class Guard:
                        'code': refused.cause}}).encode()})
 
 
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A message that counts as its client's until this is called."""
+
+    share: ClientShare
+    size: int
+    among: set[_Kept]
+
+    def __call__(self) -> None:
+        if self in self.among:
+            self.among.remove(self)
+            self.share.give(self.size)
+
+
 async def _discard(scope: Scope, receive: Receive) -> None:
     """
     Let the body of a refused request come for a moment, and keep nothing of it.
@@ -373,6 +455,8 @@ async def _discard(scope: Scope, receive: Receive) -> None:
     if scope['type'] == 'http':
         if refuse := scope.get('refuse'):
             refuse()
+        if _header(scope, b'transfer-encoding'):
+            return
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(read(), DISCARDING)
 

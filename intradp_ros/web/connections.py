@@ -26,6 +26,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+#: Bytes that are read at once, before the first head and after it.
+FIRST_PART, PART = 1 << 10, 1 << 13
+
 
 class _Connection(socket.socket):
     """One that was accepted: it counts what is taken, and notes its end."""
@@ -34,6 +37,18 @@ class _Connection(socket.socket):
     life: Life
     ends: Any = None
     sent: int = 0
+
+    def recv(self, size: int, *given: Any) -> bytes:
+        """Read little at once, so that parsing it holds up nobody."""
+        return super().recv(min(size, self._part), *given)
+
+    def recv_into(self, buffer: Any, *given: Any) -> int:
+        """Read little at once."""
+        return super().recv_into(memoryview(buffer)[:self._part], *given)
+
+    @property
+    def _part(self) -> int:
+        return PART if self.life.requests else FIRST_PART
 
     def send(self, *given: Any) -> int:
         count = super().send(*given)

@@ -134,7 +134,7 @@ class InferenceGrpc:
             try:
                 if refused is None:
                     body = await self._body(context)
-                    refused = self._clients.hold(len(body))
+                    refused = self._clients.hold(client, len(body))
                 if refused is not None:
                     self._clients.reject(refused.cause)
                     raise _CallError(
@@ -148,7 +148,7 @@ class InferenceGrpc:
             except _CallError as error:
                 await _abort(context, error.status, str(error), error.more)
             finally:
-                self._clients.hold(-held)
+                self._clients.hold(client, -held)
                 if entered:
                     self._clients.leave(client)
             raise AssertionError('an aborted call goes on')

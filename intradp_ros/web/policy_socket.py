@@ -196,7 +196,8 @@ class _Connection:
         self._client, self._receive, self._send = client, receive, send
         self._stream, self._frame = f'socket {next(_connections)}', 0
         self._loop = asyncio.get_running_loop()
-        self._answers: asyncio.Queue[asyncio.Future[bytes | str]] = asyncio.Queue()
+        self._answers: asyncio.Queue[tuple[asyncio.Future[bytes | str], Callable[[], None]]] = \
+            asyncio.Queue()
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._open: dict[int, Callable[[], None]] = {}
 
@@ -225,7 +226,7 @@ class _Connection:
 
     async def _take(self, message: Message, came: float) -> None:
         answer: asyncio.Future[bytes | str] = self._loop.create_future()
-        self._answers.put_nowait(answer)
+        self._answers.put_nowait((answer, message.pop('release', _nothing)))
         data = message.get('bytes')
         self._frame += 1
         frame = self._frame
@@ -265,9 +266,11 @@ class _Connection:
     async def _write(self) -> None:
         with suppress(OSError):  # the client has gone
             while True:
-                answer = await (await self._answers.get())
+                coming, release = await self._answers.get()
+                answer = await coming
                 kind = 'text' if isinstance(answer, str) else 'bytes'
                 await self._send({'type': 'websocket.send', kind: answer})
+                release()
                 self._room.release()
 
 

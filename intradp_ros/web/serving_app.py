@@ -91,4 +91,4 @@ def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None
 
     """
     return WebServer(Guard(ServingApp(gateway), clients or site_clients(keys, rate)), address,
-                     port, web_sockets=WebSocketLimits(MAX_MESSAGE, 32, PING, PONG))
+                     port, web_sockets=WebSocketLimits(MAX_MESSAGE, PING, PONG))

@@ -17,6 +17,8 @@ from intradp_ros.web.connections import App, Listener, watched
 
 try:
     import uvicorn
+
+    from intradp_ros.web.web_socket import WebSocket
 except ModuleNotFoundError as error:  # said with the command that brings it
     raise ModuleNotFoundError('the HTTP endpoint needs uvicorn and fastapi: '
                               + pip_install('web'), name='uvicorn') from error
@@ -31,14 +33,12 @@ class WebSocketLimits:
     """
     What a web socket may bring, and how one that is lost is noticed.
 
-    `max_size`: bytes of a message; `max_queue`: messages that wait to be read;
-    a ping every `ping_interval` seconds must be answered after `ping_timeout`.
-    The answer stands behind messages that the application has not read yet, so
-    it must read within these times.
+    `max_size`: bytes of a message; a ping every `ping_interval` seconds must be
+    answered after `ping_timeout`.  The answer stands behind messages that the
+    application has not read yet, so it must read within these times.
     """
 
     max_size: int = 1 << 20
-    max_queue: int = 8
     ping_interval: float = 20.0
     ping_timeout: float = 20.0
 
@@ -73,7 +73,7 @@ class WebServer:
             watched(app, self._listener), log_level='error', access_log=False, http='h11',
             loop='asyncio', backlog=64, proxy_headers=False,
             timeout_keep_alive=math.ceil(limits.idle), timeout_graceful_shutdown=GRACE,
-            ws_max_size=sockets.max_size, ws_max_queue=sockets.max_queue,
+            ws=WebSocket, ws_max_size=sockets.max_size,
             ws_ping_interval=sockets.ping_interval, ws_ping_timeout=sockets.ping_timeout,
             ws_per_message_deflate=False, server_header=False, ssl_certfile=certificate,
             ssl_keyfile=certificate_key, lifespan='off')

@@ -17,35 +17,16 @@ import pytest
 
 msgpack = pytest.importorskip('msgpack')
 
+from policy_site import array, Lane, SERVICE, valid  # noqa: E402
+
 from intradp_ros.runtime.requests.infer_requests import InferFate  # noqa: E402
-from intradp_ros.systems.serving.executor import emulated_answer, Opened  # noqa: E402
-from intradp_ros.systems.serving.executor_messages import BatchResult  # noqa: E402
+from intradp_ros.systems.serving.executor import emulated_answer  # noqa: E402
 from intradp_ros.systems.serving.gateway import Gateway  # noqa: E402
-from intradp_ros.systems.serving.service import parse_services  # noqa: E402
 from intradp_ros.web.policy_socket import Asked, BadObservationError, request_of  # noqa: E402
 
-SERVICE, = parse_services("""
-services:
-  pi0:
-    model: emulated
-    deadline: 2 s
-    ignore: [prompt]
-    inputs: {images/front: uint8 8x8x3, state: float32 4}
-    outputs: {actions: float32 5x2}
-    seconds: {1: 20 ms, 4: 48 ms}
-""")
 HUGE = (1 << 62, (1 << 64) - 1, 1 << 31, 10**15)
 #: Beyond what a message is, no more bytes than these are taken to refuse it.
 ROOM = 64 << 10
-
-
-def array(data, dtype, shape):
-    return {b'__ndarray__': True, b'data': data, b'dtype': dtype, b'shape': shape}
-
-
-def valid(value=1):
-    return {'images': {'front': array(bytes([value]) * 192, '|u1', [8, 8, 3])},
-            'state': array(np.zeros(4, '<f4').tobytes(), '<f4', [4]), 'prompt': 'pick'}
 
 
 def nested(depth, chance):
@@ -119,27 +100,6 @@ def malformed(chance):
         return b'\x82\xa1a' + head + struct.pack('>I', chance.choice((1 << 31, (1 << 32) - 1))) \
             + chance.randbytes(chance.randint(0, 30))
     return msgpack.packb(found)
-
-
-class Lane:
-    """An executor that looks at what it is given."""
-
-    def __init__(self, gateway):
-        self.gateway, self.batches = gateway, []
-        gateway.joined(0, self)
-        gateway.opened(0, 0, Opened(SERVICE.inputs, SERVICE.outputs, (1, 4), (0.02, 0.048),
-                                    (0.0, 0.0)))
-
-    def run(self, number, service, rows):
-        for row in rows:
-            assert {name: (t.dtype.name, t.shape) for name, t in row.items()} == {
-                s.name: (s.dtype, s.shape) for s in SERVICE.inputs}
-        self.batches.append(BatchResult(number, 0.02, [emulated_answer(SERVICE, r) for r in rows],
-                                        [''] * len(rows)))
-
-    def finish(self):
-        while self.batches:
-            self.gateway.ended(0, self.batches.pop())
 
 
 class Site:

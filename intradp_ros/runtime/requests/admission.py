@@ -238,6 +238,19 @@ class ClientRates:
 
     def wait(self, client: str, now: float) -> float:
         """Take a request: return 0.0, or the seconds after which one is taken again."""
+        name, level = self._level(client, now)
+        taken = level >= 1
+        self._buckets[name] = (level - 1 if taken else level, now)
+        return 0.0 if taken else (1 - level) / self.rate
+
+    def spend(self, client: str, count: int, now: float) -> float:
+        """Take so many, there or not; return the seconds until the debt is paid."""
+        name, level = self._level(client, now)
+        self._buckets[name] = (level - count, now)
+        return max(0.0, count - level) / self.rate
+
+    def _level(self, client: str, now: float) -> tuple[str, float]:
+        """Return a client's bucket, and what is in it."""
         name = client
         if client not in self._buckets and len(self._buckets) >= self.clients:
             full = [known for known, (level, since) in self._buckets.items()
@@ -246,10 +259,7 @@ class ClientRates:
                 del self._buckets[known]
             name = client if full else ''
         level, since = self._buckets.get(name, (float(self.burst), now))
-        level = min(float(self.burst), level + (now - since) * self.rate)
-        taken = level >= 1
-        self._buckets[name] = (level - 1 if taken else level, now)
-        return 0.0 if taken else (1 - level) / self.rate
+        return name, min(float(self.burst), level + (now - since) * self.rate)
 
 
 def _ms(seconds: float) -> str:
