@@ -38,13 +38,14 @@ class _Connection(socket.socket):
     ends: Any = None
     sent: int = 0
 
-    def recv(self, size: int, *given: Any) -> bytes:
+    def recv(self, size: int, /, flags: int = 0) -> bytes:
         """Read little at once, so that parsing it holds up nobody."""
-        return super().recv(min(size, self._part), *given)
+        return super().recv(min(size, self._part), flags)
 
-    def recv_into(self, buffer: Any, *given: Any) -> int:
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Read little at once."""
-        return super().recv_into(memoryview(buffer)[:self._part], *given)
+        most = min(nbytes or self._part, self._part)
+        return super().recv_into(memoryview(buffer)[:most], 0, flags)
 
     @property
     def _part(self) -> int:

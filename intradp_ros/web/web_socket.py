@@ -121,7 +121,8 @@ class WebSocket(WebSocketsSansIOProtocol):
 
     def _share(self) -> Share | None:
         scope = getattr(self, 'scope', None)
-        return scope['state'].get('share') if scope else None
+        found: Share | None = scope['state'].get('share') if scope else None
+        return found
 
     def _left(self) -> int:
         """Keep the bytes of a message that has begun; return the count of all others."""
