@@ -181,21 +181,21 @@ def test_keys_and_rates_are_those_of_all_protocols(tmp_path):
 
 def test_a_client_is_served_again_once_there_is_memory(running):
     _, address, clients = running
-    limit = clients.limits.held
-    assert clients.hold(limit) is None
+    share = clients.limits.held // 2
+    assert clients.hold('127.0.0.1', share) is None
     try:
         for _ in range(3):
             code, text, more = problem(address, message())
-            assert code is grpc.StatusCode.UNAVAILABLE and 'bodies of' in text
+            assert code is grpc.StatusCode.UNAVAILABLE and 'left to others' in text
             assert int(more['retry-after-ms']) > 0
     finally:
-        clients.hold(-limit)
+        clients.hold('127.0.0.1', -share)
     assert call(address, message())
     end = time.monotonic() + 20
     while clients._in_flight:  # it is left after its answer
         assert time.monotonic() < end
         time.sleep(0.01)
-    assert clients._held == 0
+    assert not clients._held._of
 
 
 def test_a_body_is_not_read_without_a_key(tmp_path):
