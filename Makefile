@@ -84,7 +84,7 @@ test-all: lint ## as test, with the tests marked slow
 	$(MAKE) check TESTS="-m 'slow or not slow' $(TESTS)"
 
 check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## only run the tests (TESTS=...)
-	$(BIN)/pytest $(WORKERS) $(TESTS)
+	$(BIN)/pytest $(WORKERS) --durations=30 --durations-min=5 $(TESTS)
 
 test-jazzy: ## the tests of transports, nodes and documents with the wheels of ROS 2 Jazzy
 	$(MAKE) VENV=$(VENV)-jazzy ROS=jazzy TESTS='$(or $(TESTS),$(ROS_TESTS))' check
