@@ -236,7 +236,7 @@ def _deployment(serve: Any, seconds: Sequence[float], ongoing: int, queued: int)
         async def __call__(self, request: Any) -> Any:
             from starlette.responses import Response
             return Response(await self.run(await request.body()))
-    return Policy.bind()
+    return Policy.bind()  # type: ignore[attr-defined]
 
 
 async def _ask_by_chance(url: str, rate: float, seconds: float, seed: int) -> float:

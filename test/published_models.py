@@ -129,7 +129,7 @@ _LONG = {'type': 'longrope', 'short_factor': [1.0, 1.02, 1.03, 1.05, 1.1, 1.3, 1
          'long_factor': [1.07, 1.12, 1.15, 1.42, 3.0, 9.0, 38.0, 64.7]}
 _PLAIN = {'tokenizer_class': 'PreTrainedTokenizerFast', 'eos_token': '<end>',
           'clean_up_tokenization_spaces': False}
-_END = {'front': ('<end>', '<|im_start|>', '<|im_end|>'), 'said': _PLAIN}
+_END: Mapping[str, Any] = {'front': ('<end>', '<|im_start|>', '<|im_end|>'), 'said': _PLAIN}
 _ENDS = {'eos_token_id': 0}
 _MIXED = {'sliding_window': 8, 'layer_types': ['sliding_attention'] * 3 + ['full_attention']}
 _DISTILLED = ('<｜end▁of▁sentence｜>', '<｜begin▁of▁sentence｜>')
@@ -291,10 +291,12 @@ def _tokenizer(case: Published) -> Tokenizer:
     """Return a small tokenizer of the case's kind, as its ``tokenizer.json`` describes it."""
     kind = case.tokenizer
     of_words = kind in ('sentences', 'metaspace', 'gemma')
+    splits: Mapping[str, list[Any]] = {
+        'llama3': [pre_tokenizers.Split(Regex(_WORDS), 'isolated')],
+        'qwen': [pre_tokenizers.Split(Regex(_WORDS.replace('{1,3}', '')), 'isolated')],
+        'digits': [pre_tokenizers.Digits(True)]}
     before = pre_tokenizers.Metaspace() if of_words else pre_tokenizers.Sequence([
-        *({'llama3': [pre_tokenizers.Split(Regex(_WORDS), 'isolated')],
-           'qwen': [pre_tokenizers.Split(Regex(_WORDS.replace('{1,3}', '')), 'isolated')],
-           'digits': [pre_tokenizers.Digits(True)], 'bytes': []}[kind]),
+        *splits.get(kind, []),
         pre_tokenizers.ByteLevel(False, use_regex=kind in ('digits', 'bytes'))])
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = before

@@ -30,7 +30,7 @@ STRANGE = (None, True, -1, 1.5, 1 << 62, -1 << 70, 1e300, math.nan, math.inf, ''
 NUMBERS = (0, 1, 4, 192, 255, 1 << 20, (1 << 32) - 1, 1 << 31, (1 << 63) - 1, (1 << 64) - 1)
 
 
-def of_http(chance):
+def of_http(chance: random.Random) -> tuple[bytes, int | None]:
     """Return a body, and what its header says of it."""
     said = {'id': 'i', 'parameters': {'timeout': 5e5, 'priority': 1}, 'inputs': [
         {'name': 'image', 'shape': [8, 8, 3], 'datatype': 'UINT8',

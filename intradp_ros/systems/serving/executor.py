@@ -92,6 +92,14 @@ class RemoteExecutor:
         self._running[number] = service
         self._send(batch_message(number, service, self._specs[service].inputs, rows))
 
+    def kill(self) -> None:
+        """End it at once."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End it in order."""
+        raise NotImplementedError
+
     def _send(self, parts: Sequence[Bytes]) -> None:
         raise NotImplementedError
 

@@ -26,7 +26,7 @@ from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.live_planner import LanguagePlanner
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.systems.language.segment_plan import parse_plan
+from intradp_ros.systems.language.segment_plan import parse_plan, SegmentPlan
 
 TIMEOUT, COUNT = 60.0, 8
 PROMPTS = [[(7 * k + 3 * n) % 97 for k in range(length)] for n, length in enumerate((1, 33, 18))]
@@ -122,9 +122,11 @@ def test_a_plan_says_that_bits_are_not_promised_and_counts_what_torch_needs(tmp_
                        computes_on={'b': open_device(NAME)}) as local:
         local.wait_ready()
         plan = plan_of(local)
+        assert isinstance(plan, SegmentPlan)
         assert plan.exact == ('b' not in plan.participants)
         for other in (even_plan(given, 'ab'), even_plan(given, 'a')):
             found = planner._proposal(other).plan
+            assert isinstance(found, SegmentPlan)
             assert found.exact == (other.participants == ('a',)) == parse_plan(
                 found.to_json()).exact
             assert ('b computes by imagined' in planner.text(found)) != found.exact
