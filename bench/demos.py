@@ -29,7 +29,8 @@ import sys
 import tempfile
 import time
 
-from intradp_ros.core.processes import ChildError, Command, module_arguments, starter
+from intradp_lab.emulation.processes import ChildError, starter
+from intradp_ros.core.processes import Command, module_arguments
 
 DEMOS = ('demo', 'demo-pipeline', 'demo-fleet', 'demo-language', 'demo-training', 'demo-serving')
 CONDITIONS: Mapping[str, Mapping[str, str]] = {

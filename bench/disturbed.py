@@ -40,7 +40,8 @@ from models import print_table
 
 from intradp_lab.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
-from intradp_ros.core.processes import Child, Command, module_arguments
+from intradp_lab.emulation.processes import Child
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.sharing.strategies import (
     SHARED,

@@ -23,9 +23,9 @@ import tempfile
 import time
 
 from intradp_lab.emulation.fleet_network import fleet_network, FleetNetwork
+from intradp_lab.emulation.processes import Child
 from intradp_lab.fleet.fleet_figures import without_pipeline
 from intradp_lab.fleet.node_fleet import COORDINATOR, NodeFleet, running, RunningFleet
-from intradp_ros.core.processes import Child
 from intradp_ros.dds.transport_profile import transport_environment
 
 MODEL = 'intradp_lab.zoo.mobilenet_v2:mobilenet_v2 1x3x96x96 uint8'

@@ -50,8 +50,9 @@ from sensor_msgs.msg import Image
 import torch
 
 from intradp_lab.emulation.namespaces import run
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
 from intradp_lab.zoo.dense import depth
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.msg import InferenceResult, InferenceStats

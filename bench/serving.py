@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass
 from itertools import product
 import json
 from pathlib import Path
-import time
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from simulator import best_seconds
 
 from intradp_ros.systems.serving.allocator import largest_batch
 from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, like_azure, poisson
@@ -374,17 +374,6 @@ def placements(short: bool) -> list[Row]:
             f'{int(replayed.events.sum())} events', both <= 0.2),
         Row('placement', '10,000 sites, 20 services, no replay', '<= 1 s', f'{huge:.2f} s', '',
             huge <= 1.0)]
-
-
-def best_seconds(work: Callable[[], object], times: int) -> float:
-    """Return the processor seconds of the quickest of several calls after a first."""
-    work()
-    found = []
-    for _ in range(times):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
 
 
 def choices(short: bool) -> list[Row]:

@@ -30,6 +30,7 @@ from intradp_lab.emulation.fleet_network import fleet_network, FleetNetwork
 from intradp_lab.fleet.fleet_figures import for_payload
 from intradp_lab.fleet.namespace_fleet import SILENCE, TRANSPORT
 from intradp_lab.fleet.node_fleet import NodeFleet, running
+from intradp_lab.fleet.stage_order import discipline_of, seconds_by_speed, with_order
 from intradp_lab.zoo.dense import segmenter
 from intradp_lab.zoo.hed import hed
 from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
@@ -44,8 +45,7 @@ from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_cuts import operator_weights
 from intradp_ros.schedule.stage_plan import Member, Stage, StagePlan
-from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed, stage_tasks
-from intradp_ros.systems.fleet.stage_order import with_order
+from intradp_ros.schedule.stage_tasks import stage_tasks
 
 TIMEOUT = 300.0
 #: Inferences of a stream that are in flight at most; no camera here outruns its fleet.

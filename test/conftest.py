@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 import gc
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 import os
 from pathlib import Path, PurePosixPath
 import struct
@@ -35,6 +36,19 @@ from intradp_ros.dds.shared_memory_ports import unfinished_ports
 
 settings.register_profile('shared machine', deadline=None)
 settings.load_profile('shared machine')
+
+
+def _find_the_laboratory() -> None:
+    """Take the laboratory beside the tests where none is installed, as by `colcon test`."""
+    if find_spec('intradp_lab') is None:
+        folder = Path(__file__).parents[1] / 'intradp_lab'
+        spec = spec_from_file_location(folder.name, folder / '__init__.py')
+        if spec is not None and spec.loader is not None:
+            sys.modules[folder.name] = module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[folder.name])
+
+
+_find_the_laboratory()
 
 #: What Boost writes at the beginning of a segment whose making failed.
 _CORRUPTED = struct.pack('=I', 3).ljust(4096, b'\0')

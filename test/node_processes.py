@@ -26,7 +26,8 @@ from sensor_msgs.msg import Image
 import torch
 from torch import nn
 
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.msg import InferenceResult, InferenceStats, LinkState
 from intradp_ros.nodes import node_modules

@@ -22,7 +22,8 @@ import time
 from typing import Any
 
 from intradp_lab.emulation import network, slow_device
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import transport_environment
 
 MODEL = 'intradp_lab.zoo.hed:hed 1x3x96x224 uint8'

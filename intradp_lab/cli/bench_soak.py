@@ -8,6 +8,7 @@ import argparse
 from dataclasses import asdict
 
 from intradp_lab.emulation.network import NetworkError
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.report.soak_plot import draw_soak
 from intradp_lab.soak.process_resources import Growth
 from intradp_lab.soak.soak import figures, run_soak, SoakFigures, SoakPlan
@@ -15,7 +16,6 @@ from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, size, table
 from intradp_ros.cli.output_paths import result_folder
-from intradp_ros.core.processes import ChildError
 from intradp_ros.report.result_tables import write_json
 
 DESCRIPTION = """\

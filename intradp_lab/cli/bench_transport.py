@@ -8,6 +8,7 @@ import argparse
 from typing import Any
 
 from intradp_lab.emulation.network import available, LinkSettings, NetworkError
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.emulation.settings import ACCESS_POINT, DUPLEX, SENDER, SHARED_MEDIUM
 from intradp_lab.testbed.transport_bench import (
     congestion_control,
@@ -20,7 +21,6 @@ from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output, percent, table
 from intradp_ros.cli.output_paths import result_folder
-from intradp_ros.core.processes import ChildError
 from intradp_ros.dds.transport_profile import TRANSPORTS
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.report.result_tables import write_json

@@ -26,6 +26,7 @@ import torch
 from intradp_lab.answer_check import exact
 from intradp_lab.emulation import network
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
+from intradp_lab.emulation.processes import Child, ChildError
 from intradp_lab.report import captioned_image as images
 from intradp_lab.report.medians import median_interval, paired_ratio
 from intradp_lab.report.rows_plot import rows_figure
@@ -35,7 +36,6 @@ import intradp_ros
 from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import claim_folder, result_folder
-from intradp_ros.core.processes import Child, ChildError
 from intradp_ros.dds.transport_profile import CHOICES
 from intradp_ros.report.result_tables import mode_table, write_json
 from intradp_ros.report.timeline_plot import draw_timeline

@@ -29,6 +29,7 @@ from intradp_lab.cli.fleet_report import (
     write_page,
 )
 from intradp_lab.emulation.network import NetworkError
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.fleet.fleet_scene import AIR, fleet_scene, FleetScene, SIZE, video_inputs
 from intradp_lab.fleet.killed_device import kill_and_return, KilledDevice
 from intradp_lab.fleet.streamed_plan import FleetNotReady, Frame, play, unsplit_results
@@ -39,7 +40,6 @@ from intradp_ros.cli.output import milliseconds, Output, output
 from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
-from intradp_ros.core.processes import ChildError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.fleet_plan_plot import schedule_figure
 from intradp_ros.report.result_tables import write_json

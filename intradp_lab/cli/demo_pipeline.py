@@ -30,6 +30,7 @@ import torch
 from intradp_lab.cli.pipeline_check import check, counts, Network, picture_of, said, summary
 from intradp_lab.emulation import network as emulated
 from intradp_lab.emulation import slow_device
+from intradp_lab.emulation.processes import Child, ChildError, ros_arguments, starter, wait_until
 from intradp_lab.report import captioned_image
 from intradp_lab.report.page import embedded, Picture, render
 from intradp_lab.zoo.coco import CARD
@@ -38,14 +39,7 @@ from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import claim_folder, result_folder
-from intradp_ros.core.processes import (
-    Child,
-    ChildError,
-    Command,
-    ros_arguments,
-    starter,
-    wait_until,
-)
+from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import digest, save_graph

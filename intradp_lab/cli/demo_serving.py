@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from intradp_lab.emulation import device_limits, network
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.report.page import number_text, render
+from intradp_lab.report.serving_plot import draw_serving, Played
 from intradp_lab.serving.choosers import OURS, SYSTEMS
 from intradp_lab.serving.robots_process import FATES, Requests
 from intradp_lab.serving.scene import (
@@ -35,10 +37,8 @@ from intradp_lab.serving.simulated import simulated
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, table
 from intradp_ros.cli.output_paths import claim_folder, result_folder
-from intradp_ros.core.processes import ChildError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.report.serving_plot import draw_serving, Played
 from intradp_ros.runtime.requests.infer_requests import InferFate
 from intradp_ros.systems.serving.site_functions import warmed
 

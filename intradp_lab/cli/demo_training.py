@@ -22,6 +22,7 @@ from typing import Any
 from matplotlib.figure import Figure
 import torch
 
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.report.page import difference_text, number_text, render
 from intradp_lab.report.svg import inline_svg
 from intradp_lab.training.ddp import train_by_ddp
@@ -33,7 +34,6 @@ from intradp_ros.cli.output_paths import claim_folder, result_folder
 from intradp_ros.cli.train_task import parts_of
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
-from intradp_ros.core.processes import ChildError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.training_plot import training_figure

@@ -25,6 +25,7 @@ from intradp_lab.fleet.fleet_figures import (
     usual_inflight,
 )
 from intradp_lab.fleet.namespace_fleet import run_nodes, TRANSPORT
+from intradp_lab.fleet.stage_order import discipline_of, seconds_by_speed
 from intradp_ros.cli.arguments import existing_file, file_of, looked_at, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import check_profiles, device_of, fleet_of
@@ -48,7 +49,6 @@ from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import StagePlan
-from intradp_ros.schedule.stage_tasks import discipline_of, seconds_by_speed
 from intradp_ros.split.checks.verify import computed_in, output_error
 
 DESCRIPTION = f"""\

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from intradp_lab.emulation import network, slow_device
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import usable_environment
 
 Starter = Callable[[Command], Child]

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import torch
 
+from intradp_lab.fleet.stage_order import seconds_by_speed
 from intradp_lab.zoo.video import frames
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
@@ -31,7 +32,6 @@ from intradp_ros.profiling.profile import (
     Profile,
 )
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.schedule.stage_tasks import seconds_by_speed
 
 #: Height and width of the frames.
 SIZE = 128

@@ -19,11 +19,11 @@ import time
 
 from intradp_lab.emulation.fleet_network import fleet_network, FleetNetwork
 from intradp_lab.emulation.network import available
+from intradp_lab.emulation.processes import Child
 from intradp_lab.fleet.asking import SeenAnswer
 from intradp_lab.fleet.fleet_figures import without_pipeline
 from intradp_lab.fleet.fleet_scene import AIR, FleetScene, WIRED
 from intradp_lab.fleet.node_fleet import NodeFleet, running, RunningFleet
-from intradp_ros.core.processes import Child
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.schedule.stage_cuts import plan_without

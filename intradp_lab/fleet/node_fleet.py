@@ -14,15 +14,10 @@ from typing import Any
 
 from intradp_lab.emulation.device_limits import LimitedDevices
 from intradp_lab.emulation.fleet_network import FleetNetwork
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
 from intradp_lab.emulation.ring_network import RingNetwork
 from intradp_lab.fleet.asking import Asking, load_answers, SeenAnswer
-from intradp_ros.core.processes import (
-    Child,
-    Command,
-    module_arguments,
-    ros_arguments,
-    starter,
-)
+from intradp_ros.core.processes import Command, module_arguments
 
 COORDINATOR = 'coordinator'
 #: Seconds, as `Patience` counts them.

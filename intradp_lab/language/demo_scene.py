@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.language.accelerate_process import forget, offload
 from intradp_lab.language.emulated_fleet import (
     EmulatedDevice,
@@ -34,7 +35,7 @@ from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_lab.language.settings import costs_of
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.child_end import OUT_OF_MEMORY
-from intradp_ros.core.processes import ChildError, Command, module_arguments
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
 from intradp_ros.systems.language.import_model import import_model, load_tokenizer

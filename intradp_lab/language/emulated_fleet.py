@@ -22,14 +22,10 @@ from typing import Any
 
 from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_lab.emulation.fleet_network import fleet_network
+from intradp_lab.emulation.processes import child_error, ChildError
 from intradp_lab.language.settings import DeviceSettings
 from intradp_ros.core.patience import Patience
-from intradp_ros.core.processes import (
-    child_error,
-    ChildError,
-    Command,
-    module_arguments,
-)
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.systems.language.drafts import DRAFTS
 

@@ -18,13 +18,14 @@ import torch
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_lab.emulation.fleet_network import address, fleet_network
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.language.emulated_fleet import Talking
 from intradp_lab.serving import robots_process, site_process
 from intradp_lab.serving.robots_process import Requests
 from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_lab.zoo.video import frames
 from intradp_ros.core.control_groups import CPU
-from intradp_ros.core.processes import ChildError, Command, module_arguments
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.graph.batch_ladder import as_run, capture_ladder, save_ladder
 
 #: Pixels of a side of each service's picture, and the seconds that an answer is of use.

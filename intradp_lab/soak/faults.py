@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 import shutil
 import signal
 
+from intradp_lab.emulation.processes import Child
 from intradp_lab.soak.small_disk import filled
 from intradp_lab.soak.soak_site import OTHER_SHAPE, ROBOT, SERVER, SoakSite
-from intradp_ros.core.processes import Child
 
 Fault = Callable[[SoakSite], AbstractContextManager[None]]
 _SLOW = 0.1  # of the link's rate

@@ -16,16 +16,11 @@ from torch import nn
 
 from intradp_lab.emulation import slow_device
 from intradp_lab.emulation.network import available, shaped_link, ShapedLink
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
 from intradp_lab.soak.small_disk import small_disk
 from intradp_lab.soak.wall_clock import wall_clocks, WallClock
 from intradp_lab.zoo.seeding import seeded
-from intradp_ros.core.processes import (
-    Child,
-    Command,
-    module_arguments,
-    ros_arguments,
-    starter,
-)
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
 

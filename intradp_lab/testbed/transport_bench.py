@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from intradp_lab.emulation.network import LinkSettings, shaped_link
-from intradp_ros.core.processes import Command, module_arguments, starter
+from intradp_lab.emulation.processes import starter
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 

@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from intradp_ros.core.processes import Command, module_arguments, starter
+from intradp_lab.emulation.processes import starter
+from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.planning.shares import largest_remainder
 from intradp_ros.systems.training.base.task import call, load_task, losses_of, samples_of
 from intradp_ros.systems.training.run.round_groups import check_distributed

@@ -168,16 +168,10 @@ def planned_sites(services: Sequence[Service], topology: Topology, devices: Mapp
                 hop[i, j] = HOP
     return Sites(tuple(one for one, _ in tables), tuple(OfferedSite(
         site, executors, device.memory_bytes, tuple(
-            _scaled(measured, 1.0 if service.seconds else device.speed)
+            measured if service.seconds else measured.at_speed(device.speed)
             for service, measured in tables)) for site, device in devices.items()),
         asked, hop, tuple(sum(spec.nbytes for spec in service.inputs) / min(rates)
                           for service, _ in tables))
-
-
-def _scaled(found: ServiceTable, speed: float) -> ServiceTable:
-    return found if speed == 1 else ServiceTable(
-        tuple(s / speed for s in found.seconds), tuple(s / speed for s in found.spread),
-        found.nbytes, found.load_seconds)
 
 
 def described(best: Forecast) -> dict[str, Any]:

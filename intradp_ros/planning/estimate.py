@@ -10,8 +10,7 @@ devices doing one thing at a time, and at least the time that any medium needs
 for its bytes: media have no queue here, so that no plan is judged slower than
 it can be run.
 
-`estimate_kernels.py` does this in machine code; where numba is not installed
-`estimate_plain.py` does the same with numpy.
+`estimate_kernels.py` does this in machine code.
 """
 from __future__ import annotations
 
@@ -27,7 +26,6 @@ import numpy.typing as npt
 from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.planning import estimate_kernels
 from intradp_ros.planning.estimate_kernels import Figures, nothing_placed, Placed, Tables
-from intradp_ros.planning.estimate_plain import plain_figures
 from intradp_ros.planning.fleet_costs import FleetCosts
 
 Numbers = npt.NDArray[np.float64]
@@ -64,15 +62,12 @@ def estimate(costs: FleetCosts, placements: npt.ArrayLike) -> Estimate:
     Like ones next to each other are quicker.
     """
     placed = np.ascontiguousarray(placements, dtype=np.int64)
-    quick = _compiled()
-    if quick is None:
-        return Estimate(*plain_figures(costs, placed))
     rows, devices = len(placed), len(costs.topology.devices)
     found = Figures(np.zeros(rows), np.zeros(rows), np.zeros((rows, devices)),
                     np.zeros((rows, devices)), np.zeros((rows, devices)),
                     np.zeros((rows, len(costs.topology.media))))
     tables = _tables_of(costs)
-    quick(tables, placed, nothing_placed(tables, placed.shape[1]), found)
+    _compiled()(tables, placed, nothing_placed(tables, placed.shape[1]), found)
     return Estimate(*found)
 
 
@@ -85,9 +80,9 @@ def excess(costs: FleetCosts, found: Estimate) -> Numbers:
 
 
 @cache
-def _compiled() -> Callable[..., Any] | None:
-    compiled = machine_code((estimate_kernels,), (_estimate_rows,), allocates=False)
-    return compiled[0] if compiled else None
+def _compiled() -> Callable[..., Any]:
+    plain = _estimate_rows,
+    return (machine_code((estimate_kernels,), plain, allocates=False) or plain)[0]
 
 
 def _estimate_rows(tables: Tables, placements: Indices, placed: Placed, found: Figures) -> None:

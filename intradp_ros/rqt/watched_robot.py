@@ -11,7 +11,7 @@ import math
 from statistics import median
 from typing import Any
 
-from intradp_ros.runtime.transport.timeline import Event
+from intradp_ros.runtime.transport.timeline import Event, published_events
 
 #: Inferences that are remembered, and those of them that medians and counts are of.
 HISTORY, LATELY = 300, 50
@@ -20,7 +20,6 @@ EVENTS = 10
 OLD = 3.0
 NOTHING = '-'
 _MBPS = 8e-6  # of a byte a second
-MAX_SPANS = 5000
 _MAX_TEXT = 300
 
 
@@ -88,11 +87,8 @@ class WatchedRobot:
     @property
     def spans(self) -> Sequence[Event]:
         """Return the newest timeline; the same object as long as no other came."""
-        if (message := self._timeline) is not None:  # most are never looked at
-            spans = zip(message.lane, message.kind, message.name, message.start, message.stop)
-            self._spans = [Event(*span) for _, span in zip(range(MAX_SPANS), spans)
-                           if math.isfinite(span[3]) and span[3] <= span[4] < math.inf]
-            self._timeline = None
+        if self._timeline is not None:  # most are never looked at
+            self._spans, self._timeline = published_events(self._timeline), None
         return self._spans
 
     @property

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 import math
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.cost import CostModel
-from intradp_ros.schedule.event_simulator import Chunks, Discipline, FAIR, Simulation
+from intradp_ros.schedule.event_simulator import Simulation
 from intradp_ros.schedule.schedule import Compute, Receive, Schedule, Send, Step
 from intradp_ros.schedule.stage_lowering import lower_stages
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
@@ -53,31 +52,6 @@ def whole_seconds(cost: CostModel) -> dict[str, tuple[float, ...]]:
     """Return the seconds of each operator whole on each device of a cost model."""
     return {device: tuple(float(table[-1]) for table in tables)
             for device, tables in cost.seconds.items()}
-
-
-def seconds_by_speed(split: SplitGraph, profile: Profile, topology: Topology,
-                     own: Mapping[str, Profile] | None = None) -> dict[str, tuple[float, ...]]:
-    """
-    Return the seconds of each operator whole on each device.
-
-    A device in `own` has its own profile; the others take the seconds of
-    `profile` by their speed.
-
-    Raises
-    ------
-    ValueError
-        If a profile was measured on another graph.
-
-    """
-    profiles = {d.name: (own or {}).get(d.name, profile) for d in topology.devices}
-    speeds = {d.name: 1.0 if d.name in (own or {}) else d.speed for d in topology.devices}
-    seconds = whole_seconds(CostModel.from_profiles(split, profiles))
-    return {name: tuple(s / speeds[name] for s in found) for name, found in seconds.items()}
-
-
-def discipline_of(plan: StagePlan, chunk_bytes: float) -> Discipline:
-    """Return how media serve the transfers of a plan: in its order, or all at once."""
-    return FAIR if plan.order is None else Chunks(chunk_bytes)
 
 
 def stage_tasks(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topology: Topology,

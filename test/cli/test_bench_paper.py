@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from intradp_lab.cli.bench_paper import _run_case
+from intradp_lab.emulation.processes import ChildError
 from intradp_ros.cli.output import Output
-from intradp_ros.core.processes import ChildError
 
 
 class Failing:

@@ -12,8 +12,9 @@ import sys
 from node_processes import own_domain, TESTS, TIMEOUT
 import pytest
 
+from intradp_lab.emulation.processes import starter
 from intradp_ros.cli.main import main
-from intradp_ros.core.processes import Command, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.nodes import node_modules
 
 

@@ -14,9 +14,10 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from intradp_lab.emulation.processes import Child, ros_arguments, starter, wait_until
 from intradp_lab.recorder_node import frame_id
 from intradp_lab.zoo.video import WARM_UP
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter, wait_until
+from intradp_ros.core.processes import Command
 from intradp_ros.msg import InferenceStats
 from intradp_ros.nodes.common.bags import read_bag
 

@@ -16,8 +16,9 @@ import rclpy
 from rclpy.serialization import serialize_message
 from stranger import spinning
 
+from intradp_lab.emulation.processes import Child, starter
 from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT, MESSAGE_MARGIN
-from intradp_ros.core.processes import Child, Command, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import AnnouncementQuestion, OperatorProfile, ScheduleBook
 from intradp_ros.nodes.common.announcement_seals import MAX_BYTES

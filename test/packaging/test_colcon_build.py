@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from node_processes import domain_of_process, QUICK_PLANNER
 import pytest
 
-from intradp_ros.core.processes import Child, Command, starter
+from intradp_lab.emulation.processes import Child, starter
+from intradp_ros.core.processes import Command
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ('CMakeLists.txt', 'LICENSE', 'action', 'cmake', 'config', 'intradp_ros', 'launch',

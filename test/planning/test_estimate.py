@@ -5,13 +5,13 @@
 from dataclasses import replace
 
 import numpy as np
+from plain_estimate import plain_figures
 import pytest
 from random_fleets import random_case
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.planning.estimate import estimate
-from intradp_ros.planning.estimate_plain import plain_figures
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.systems.fleet.planner import plan_fleet

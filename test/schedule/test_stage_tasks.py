@@ -14,14 +14,13 @@ from synthetic import random_split_graph
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
-from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.event_simulator import Chunks, FAIR, simulate
 from intradp_ros.schedule.schedule import ROBOT, Schedule, SERVER
 from intradp_ros.schedule.stage_lowering import lower_stages
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan
-from intradp_ros.schedule.stage_tasks import seconds_by_speed, stage_tasks, whole_seconds
+from intradp_ros.schedule.stage_tasks import stage_tasks, whole_seconds
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.judge.simulator import simulate as judge
@@ -154,17 +153,6 @@ def test_memory_is_parameters_and_what_is_alive(model: SharedModel) -> None:
         alive = {v for v in alive if last.get(v, place) > place}
     wanted = weights + sum(size[v] for v in graph.inputs) + most
     assert simulate(made.graph, topology).peak_memory['a'] == wanted
-
-
-def test_seconds_go_by_profile_and_speed(model: SharedModel) -> None:
-    count = len(model.split.operators)
-    timings = tuple(OperatorTiming((op.rows,), (0.2,)) for op in model.split.operators)
-    profile = Profile('d', 0, 'x', 1, timings, 1.0, scale=0.5)
-    topology = Topology((Device('a'), Device('b', speed=4.0), Device('c', speed=4.0)), (), {})
-    found = seconds_by_speed(model.split, profile, topology, {'c': profile})
-    assert found['a'] == pytest.approx([0.1] * count)
-    assert found['b'] == pytest.approx([0.025] * count)
-    assert found['c'] == found['a']
 
 
 def test_plans_without_costs_are_refused(model: SharedModel) -> None:

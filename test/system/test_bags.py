@@ -29,7 +29,8 @@ from rosbags.rosbag2 import Reader
 from sensor_msgs.msg import Image
 from small_models import dense
 
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.nodes.common.bags import read_bag
 from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 

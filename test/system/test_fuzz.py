@@ -34,8 +34,8 @@ from sensor_msgs.msg import Image
 import small_models
 from torch import nn
 
+from intradp_lab.emulation.processes import Child
 from intradp_ros.core.limits import MAX_MODEL_TEXT as MOST
-from intradp_ros.core.processes import Child
 from intradp_ros.msg import (
     ChunkAck,
     OperatorProfile,

@@ -21,7 +21,8 @@ import pytest
 
 from intradp_lab.emulation.namespaces import run
 from intradp_lab.emulation.network import available, shaped_link, ShapedLink
-from intradp_ros.core.processes import Child, Command, ros_arguments, starter
+from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.nodes import node_modules
 

@@ -11,7 +11,7 @@ from node_processes import DENSE, own_domain, PATIENT, QUICK_PLANNER, TIMEOUT
 
 from intradp_lab.cli.demo import PLANNER, PLAYER, ROBOT, SERVER
 from intradp_lab.emulation.emulated_pair import EmulatedPair, Side
-from intradp_ros.core.processes import starter
+from intradp_lab.emulation.processes import starter
 
 FRAMES = 6
 

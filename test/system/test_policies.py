@@ -9,7 +9,8 @@ from pathlib import Path
 from node_processes import DENSE, nodes, Observer, own_domain, TIMEOUT
 from policies import check_policy, profiles
 
-from intradp_ros.core.processes import Command, ros_arguments, starter
+from intradp_lab.emulation.processes import ros_arguments, starter
+from intradp_ros.core.processes import Command
 from intradp_ros.core.shared_key import SharedKey
 
 DEVICES = {'device': 'device_node', 'robot': 'robot_node'}

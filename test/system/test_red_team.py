@@ -33,8 +33,8 @@ import small_models
 from stranger import ATTACKS, changed, PROFILE, Stranger, strangers_node
 from torch import nn
 
+from intradp_lab.emulation.processes import Child
 from intradp_ros.core.limits import MAX_MODEL_TEXT
-from intradp_ros.core.processes import Child
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import InferenceResult
 from intradp_ros.wire.texts import packed, unpacked

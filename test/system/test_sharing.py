@@ -28,7 +28,7 @@ import pytest
 import small_models
 from torch import nn
 
-from intradp_ros.core.processes import Child
+from intradp_lab.emulation.processes import Child
 from intradp_ros.msg import InferenceResult, InferenceStats, SharingEvent, TensorChunk
 from intradp_ros.power.power_sensors import find_sensor
 

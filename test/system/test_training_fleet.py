@@ -22,9 +22,9 @@ from safetensors.torch import load_file
 from std_srvs.srv import SetBool
 from training_fleet import difference
 
+from intradp_lab.emulation.processes import Child
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.action import Train
-from intradp_ros.core.processes import Child
 from intradp_ros.nodes.training.train_request import follow
 from intradp_ros.systems.training.base.task import load_task
 from intradp_ros.systems.training.layers.checkpoint import (

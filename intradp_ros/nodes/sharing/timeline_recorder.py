@@ -10,7 +10,6 @@ only one) as lists of number, begin in seconds, and spans.
 """
 from __future__ import annotations
 
-from itertools import islice
 import json
 import sys
 import time
@@ -21,11 +20,9 @@ from rclpy.node import Node
 
 from intradp_ros.msg import InferenceTimeline
 from intradp_ros.nodes.common.lifecycle import RELIABLE
-from intradp_ros.runtime.transport.timeline import Event
+from intradp_ros.runtime.transport.timeline import published_events
 
 _KIND = 'intradp_ros/msg/InferenceTimeline'
-#: Spans of a frame that are kept: many times what an inference of thousands of operators has.
-MAX_SPANS = 20_000
 _POLL = 0.1
 
 
@@ -64,13 +61,7 @@ class TimelineRecorder:
         return found
 
     def _take(self, message: InferenceTimeline) -> None:
-        fields = zip(message.lane, message.kind, message.name, message.start, message.stop)
-        try:
-            spans = [Event.from_list(span) for span in islice(fields, MAX_SPANS)]
-        except ValueError:
-            self.rejected += 1
-            return
-        if spans and all(span.start <= span.stop for span in spans):
+        if spans := published_events(message):
             begin = time.monotonic() - max(span.stop for span in spans)
             self.frames.append((message.inference, begin, [span.to_list() for span in spans]))
         else:

@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 import math
 import time
 from typing import Any
 
 from intradp_ros.wire.sanitise import quoted
 
+#: Spans of a published timeline that are read: many times what an inference of thousands of
+#: operators has.
+MAX_SPANS = 20_000
 #: Names what the robot computed of what the server owed: while it waited, or when it gave up.
 CATCH_UP, RECOVERY = 'catch-up', 'recovery'
 
@@ -49,6 +54,18 @@ class Event:
                 isinstance(t, float) and math.isfinite(t) for t in (start, stop)):
             raise ValueError('an event is three words and two times')
         return cls(quoted(lane), quoted(kind), quoted(name), start, stop)
+
+
+def published_events(message: Any) -> list[Event]:
+    """Return the spans of an `InferenceTimeline`, but for those that are not spans of time."""
+    found = []
+    for span in islice(zip(message.lane, message.kind, message.name, message.start, message.stop),
+                       MAX_SPANS):
+        with suppress(ValueError):
+            event = Event.from_list(span)
+            if event.start <= event.stop:
+                found.append(event)
+    return found
 
 
 class Recorder:

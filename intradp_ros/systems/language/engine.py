@@ -58,7 +58,7 @@ _MOST_ARRIVED = 1024
 _PAUSE, _MOVE_PATIENCE = 1.0, 10.0
 
 
-class Asks(Protocol):
+class HeadCallbacks(Protocol):
     """What a head's engine asks of the head; called on the engine's thread."""
 
     def begin(self, ended: int) -> int:
@@ -68,7 +68,7 @@ class Asks(Protocol):
         With nothing in flight it waits a moment for requests, and returns 0 if there are none.
         """
 
-    def embed(self, lane: int) -> tuple[Lane, Tensor]:
+    def choose_tokens(self, lane: int) -> tuple[Lane, Tensor]:
         """Return what a lane computes next, and its hidden states (tokens x width)."""
 
     def sample(self, lane: int, hidden: Tensor) -> None:
@@ -83,17 +83,17 @@ class Asks(Protocol):
     def broke(self, reason: str, lane: int | None, certain: bool) -> None:
         """Learn that a round failed; that is `certain` of an error, not of what did not come."""
 
-    def anew(self, plan: SegmentPlan) -> int:
+    def restart(self, plan: SegmentPlan) -> int:
         """Begin anew: keys and values are lost; return the step of a plan to begin with."""
 
-    def kept(self, plan: SegmentPlan) -> int:
+    def resume(self, plan: SegmentPlan) -> int:
         """Go on with the keys and values of all rounds that ended; return the plan's step."""
 
     def step(self) -> int:
         """Return the step that is wanted; `begin` returns 0 until it is there."""
 
 
-class GivenUp(Exception):  # noqa: N818 - no error: control goes on with another round
+class RoundAborted(Exception):  # noqa: N818 - no error: control goes on with another round
     """The round at hand is not to be finished."""
 
 
@@ -143,7 +143,8 @@ class StageEngine:
     """
 
     def __init__(self, channel: PeerChannel, manifest: Manifest, blocks: LibraryBlocks,
-                 loader: Loader, failed: Callable[[str], None], asks: Asks | None = None) -> None:
+                 loader: Loader, failed: Callable[[str], None],
+                 asks: HeadCallbacks | None = None) -> None:
         self.channel, self.manifest, self.blocks, self.loader = channel, manifest, blocks, loader
         self.asks, self.meter = asks, Meter()
         self.trace: Callable[[Action, float, float], None] | None = None
@@ -241,7 +242,7 @@ class StageEngine:
             try:
                 with torch.inference_mode():
                     self._go_on()
-            except GivenUp:
+            except RoundAborted:
                 continue
             except BaseException as error:  # noqa: B902 - it has an owner: not this loop
                 failed = 0 if self.meter.rounds > rounds else failed + 1
@@ -266,11 +267,11 @@ class StageEngine:
             wanted, held = self._wanted, self._held[self._wanted]
         kept = False
         if self._program is None or self._program.id != wanted:
-            kept = self._change(wanted, held)
+            kept = self._move_cache(wanted, held)
         program = self._program
         assert program is not None
         if self.asks:
-            step = self.asks.kept(held.plan) if kept else self.asks.anew(held.plan)
+            step = self.asks.resume(held.plan) if kept else self.asks.restart(held.plan)
             self._round += 1
             self._ended = 0
             if not kept:
@@ -280,7 +281,7 @@ class StageEngine:
         while True:
             program = self._one_round(program)
 
-    def _change(self, id_: PlanId, held: _Held) -> bool:
+    def _move_cache(self, id_: PlanId, held: _Held) -> bool:
         """Change to another plan; return whether keys and values went on."""
         old, plan = self._program, held.plan
         if old is None or not plan.keeps or old.plan.cache != plan.cache:
@@ -301,7 +302,7 @@ class StageEngine:
             while come - set(held.moved):
                 late = self.asks.late if self.asks else _late
                 if self._closed or self._wanted != id_:
-                    raise GivenUp
+                    raise RoundAborted
                 if late(time.perf_counter() - start):
                     break
                 self._changed.wait(_LOOK)
@@ -391,7 +392,7 @@ class StageEngine:
             start = time.perf_counter()
             if not self.loader.wait(program.slots[action.slot], action.block,
                                     lambda: self._over(program, self._round)):
-                raise GivenUp
+                raise RoundAborted
             self.meter.disk += time.perf_counter() - start
         elif isinstance(action, Load):
             self._load(program, action)
@@ -407,7 +408,7 @@ class StageEngine:
             self._send(program, action)
         elif isinstance(action, Embed):
             assert self.asks
-            lane, hidden = self.asks.embed(action.lane)
+            lane, hidden = self.asks.choose_tokens(action.lane)
             self._lane_runs[action.lane] = LaneRun(lane, program.kv)
             self._hidden[action.lane] = hidden
             self._waits[action.lane] = (0.0,) * len(program.plan.participants)
@@ -458,7 +459,7 @@ class StageEngine:
                     first = held.arrived[min(held.arrived)]
                     break
                 if self._over(program, 0):
-                    raise GivenUp
+                    raise RoundAborted
                 self._changed.wait(_LOOK)
         program.base = first.base
         self.meter.peers += time.perf_counter() - start
@@ -472,11 +473,11 @@ class StageEngine:
             while key not in held.arrived:
                 waited = time.perf_counter() - start
                 if self._over(program, key[0]):
-                    raise GivenUp
+                    raise RoundAborted
                 if self.asks and self.asks.late(waited):
                     self.asks.broke(f'hidden states did not come for {waited:.1f} s: devices of '
                                     'the plan did not compute them', None, False)
-                    raise GivenUp
+                    raise RoundAborted
                 self._changed.wait(_LOOK)
             passing = held.arrived.pop(key)
         self.meter.peers += time.perf_counter() - start
@@ -484,7 +485,7 @@ class StageEngine:
 
     def _check(self, program: _Program, number: int) -> None:
         if self._over(program, number):
-            raise GivenUp
+            raise RoundAborted
 
     def _over(self, program: _Program, number: int) -> bool:
         """Return whether a round of a plan is not to be gone on with."""

@@ -10,7 +10,8 @@ device or a plan, what a request has so far is computed again as a prompt, and t
 follow.
 
 Threads: `submit`, cancelling and `state` from any; the engine's thread calls what
-`engine.Asks` names, and calls `heard` of the requests; a thread of its own looks at deadlines.
+`engine.HeadCallbacks` names, and calls `heard` of the requests; a thread of its own looks at
+deadlines.
 """
 from __future__ import annotations
 
@@ -326,7 +327,7 @@ class Head:
         """Make beforehand what a first request with a schema would wait for."""
         self._prompts.prepare()
 
-    # What the engine asks for (engine.Asks).
+    # What the engine asks for (engine.HeadCallbacks).
 
     def begin(self, ended: int) -> int:
         """Return the lanes of the next round; wait a moment if there is nothing to do."""
@@ -340,7 +341,7 @@ class Head:
                 self._admit()
             return max((number + 1 for number, lane in enumerate(self._lanes) if lane), default=0)
 
-    def embed(self, lane: int) -> tuple[Lane, Tensor]:
+    def choose_tokens(self, lane: int) -> tuple[Lane, Tensor]:
         """Return what a lane computes next: a token of each request, and chunks of prompts."""
         with self._changed:
             self._lanes[lane] = [r for r in self._lanes[lane] if not r.over]
@@ -498,7 +499,7 @@ class Head:
         """Return whether hidden states were awaited for too long."""
         return seconds > max(self.policy.patience, self.policy.slack * self._longest)
 
-    def anew(self, plan: SegmentPlan) -> int:
+    def restart(self, plan: SegmentPlan) -> int:
         """Let all requests in service be computed again from their first token."""
         with self._changed:
             self._flight.clear()
@@ -529,7 +530,7 @@ class Head:
             self._report_ends()
             return self._step
 
-    def kept(self, plan: SegmentPlan) -> int:
+    def resume(self, plan: SegmentPlan) -> int:
         """Take back what was in flight, and go on with all else."""
         with self._changed:
             for flight in self._flight.values():

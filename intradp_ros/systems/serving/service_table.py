@@ -48,6 +48,11 @@ class ServiceTable:
         """Return the seconds that a batch of b rows is promised to take."""
         return self.seconds[b - 1] + DEVIATIONS * self.spread[b - 1]
 
+    def at_speed(self, speed: float) -> ServiceTable:
+        """Return the table of a machine that is so many times as fast."""
+        return replace(self, seconds=tuple(s / speed for s in self.seconds),
+                       spread=tuple(s / speed for s in self.spread))
+
     def quantiles(self) -> tuple[float, ...]:
         """Return `quantile` of every batch; a larger one never takes less."""
         found: list[float] = []

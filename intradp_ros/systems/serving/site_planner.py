@@ -263,16 +263,16 @@ def _answered(d: Demand) -> float:
 
 
 def by_rows(sizes: Sequence[int], seconds: Sequence[float], spread: Sequence[float],
-            nbytes: int = 0, speed: float = 1.0) -> ServiceTable:
+            nbytes: int = 0) -> ServiceTable:
     """
-    Return a table by rows of what was measured for some sizes, on a machine of another speed.
+    Return a table by rows of what was measured for some sizes.
 
     A batch runs in the next larger size that there is.
     """
     rungs = [next(k for k, size in enumerate(sizes) if size >= rows)
              for rows in range(1, sizes[-1] + 1)]
-    return ServiceTable(tuple(seconds[k] / speed for k in rungs),
-                        tuple(spread[k] / speed for k in rungs), nbytes)
+    return ServiceTable(tuple(seconds[k] for k in rungs),
+                        tuple(spread[k] for k in rungs), nbytes)
 
 
 def with_batches(service: Service, sizes: Sequence[int]) -> Service:

@@ -22,8 +22,9 @@ from intradp_lab.emulation.device_limits import (
     remove_stale,
     settings,
 )
+from intradp_lab.emulation.processes import Child, ChildError, starter
 from intradp_ros.core.control_groups import CPU, DISK, Hierarchy, MEMORY
-from intradp_ros.core.processes import Child, ChildError, Command, starter
+from intradp_ros.core.processes import Command
 
 PREFIX = 'intradp-limit-test'
 

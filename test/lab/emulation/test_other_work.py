@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import pytest
 
 from intradp_lab.emulation.other_work import bursts, rest
-from intradp_ros.core.processes import Command, module_arguments, starter
+from intradp_lab.emulation.processes import starter
+from intradp_ros.core.processes import Command, module_arguments
 
 
 @settings(max_examples=50)

@@ -17,14 +17,8 @@ from resident import runs
 
 from intradp_lab.emulation import network
 from intradp_lab.emulation.network import shaped_link, ShapedLink
-from intradp_ros.core.processes import (
-    Child,
-    ChildError,
-    Command,
-    ros_arguments,
-    starter,
-    wait_until,
-)
+from intradp_lab.emulation.processes import Child, ChildError, ros_arguments, starter, wait_until
+from intradp_ros.core.processes import Command
 
 REASON = network.available()
 
@@ -141,7 +135,8 @@ def test_all_end_with_the_context(tmp_path: Path) -> None:
 
 def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
     code = ('import time\nfrom pathlib import Path\n'
-            'from intradp_ros.core.processes import Command, starter\n'
+            'from intradp_lab.emulation.processes import starter\n'
+            'from intradp_ros.core.processes import Command\n'
             f'with starter(Path({str(tmp_path)!r})) as start:\n'
             '    child = start(Command("child", ["sh", "-c", "echo ready; exec sleep 600"]))\n'
             '    child.wait_for_line("ready", 20)\n'

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from intradp_lab.emulation.device_limits import available, DeviceLimits, limited_devices
+from intradp_lab.emulation.processes import ChildError
 from intradp_lab.language.demo_scene import MB, rival_rows
 from intradp_lab.language.emulated_fleet import Talking
 from intradp_ros.core.control_groups import MEMORY
-from intradp_ros.core.processes import ChildError, Command
+from intradp_ros.core.processes import Command
 
 NEEDS = """
 import json, sys

@@ -122,7 +122,7 @@ def test_a_request_that_waits_for_room_gets_a_later_step_of_a_plan_that_keeps(mo
     head = Head(manifest, lambda ids: torch.zeros(len(ids), 1),
                 lambda hidden: torch.zeros(len(hidden), 97), policy=HeadPolicy(reserve=16))
     head.devices(1)
-    head.anew(plan)
+    head.restart(plan)
     cancels = [head.submit_tokens(PROMPT, ends.append, count) for count in (300, 250)]
 
     def ended() -> list[TextEnd]:
@@ -130,7 +130,7 @@ def test_a_request_that_waits_for_room_gets_a_later_step_of_a_plan_that_keeps(mo
 
     def go_on() -> None:
         if head.begin(0):
-            lane, hidden = head.embed(0)
+            lane, hidden = head.choose_tokens(0)
             head.sample(0, hidden[lane.last_rows])
         else:
             head.step()
@@ -140,7 +140,7 @@ def test_a_request_that_waits_for_room_gets_a_later_step_of_a_plan_that_keeps(mo
     cancels[serving.most == 250](Fate.CANCELLED)
     while not ended():  # seen by the head's own thread
         time.sleep(0.001)
-    head.kept(after)
+    head.resume(after)
     for _ in range(400):
         if len(ended()) < 2:
             go_on()

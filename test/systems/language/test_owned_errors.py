@@ -120,7 +120,7 @@ def test_whatever_raises_the_next_request_is_answered(folder: Path, threads: tup
             fleet(folder, count) as local:
         found = sites(injector, local)
         assert sum(not changes for _, _, changes in found) > (100 if count == 1 else 30)
-        assert {'head.Head.anew', 'engine.StageEngine._build'} <= {
+        assert {'head.Head.restart', 'engine.StageEngine._build'} <= {
             name for name, _, changes in found if changes} or count == 2
         step = -(-part // count)  # a worker has fewer
         found = found[int(time.time()) % step::step]

@@ -31,7 +31,7 @@ from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
-from intradp_ros.systems.sharing.inference.current_inference import CurrentInference
+from intradp_ros.systems.sharing.inference.answer_intake import AnswerIntake
 from intradp_ros.systems.sharing.inference.inference_record import InferenceRecord, note_speed
 from intradp_ros.systems.sharing.inference.shared_run import Paths, SharedRun, Values
 from intradp_ros.systems.sharing.partition.partition import local
@@ -104,7 +104,7 @@ class RobotClient:
         self._ratios: dict[tuple[int, str], float] = {}
         self._link = LinkRate(channel, predictor)
         self._executor = SerialExecutor('robot-executor')
-        self._current = CurrentInference()
+        self._current = AnswerIntake()
         operators = len(model.split.operators)
         self._local = self.cache.get(local(operators))
         self._own = LocalTimes(self._local.seconds, operators)

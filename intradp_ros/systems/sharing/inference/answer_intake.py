@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The robot's shared inference at hand: a late answer of the server is stale, and dropped."""
+"""Takes the answers of a shared inference: one that comes too late is stale, and dropped."""
 from __future__ import annotations
 
 import time
@@ -13,7 +13,7 @@ from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError
 from intradp_ros.wire.sanitise import quoted
 
 
-class CurrentInference:
+class AnswerIntake:
     """
     Takes the frames of one inference at a time, from the receive thread.
 

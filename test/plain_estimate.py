@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of `estimate.py` where numba is not installed: placements at once, by numpy."""
+"""The figures of `planning/estimate.py` written another way: all placements at once, by numpy."""
 from __future__ import annotations
 
 from dataclasses import dataclass
