@@ -34,6 +34,7 @@ import torch.nn.functional as F  # noqa: N812
 from training_faults import Net, network
 
 from intradp_lab.emulation.namespaces import run
+from intradp_lab.training.least_times import measured_hop, port_seconds
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.core.torchvision_import import torchvision
@@ -55,8 +56,6 @@ from intradp_ros.systems.training.plan.replanning import (
 )
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan
-from intradp_ros.systems.training.run.round_groups import measured_hop
-from intradp_ros.systems.training.run.snapshots import port_seconds
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.process_fleet import ProcessFleet
 from intradp_ros.systems.training.service.round_commit import RoundCommit

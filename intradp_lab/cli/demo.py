@@ -24,6 +24,7 @@ from rich.console import Console
 import torch
 
 from intradp_lab.answer_check import exact
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation import network
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_lab.emulation.processes import Child, ChildError
@@ -35,7 +36,7 @@ from intradp_lab.zoo.video import frames
 import intradp_ros
 from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.dds.transport_profile import CHOICES
 from intradp_ros.report.result_tables import mode_table, write_json
 from intradp_ros.report.timeline_plot import draw_timeline

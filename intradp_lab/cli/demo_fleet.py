@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 import torch
 from torch import nn
 
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.cli.fleet_report import (
     FailedRun,
     fleet_report,
@@ -37,7 +38,7 @@ from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import milliseconds, Output, output
-from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
 from intradp_ros.profiling.machine import prepare_process

@@ -18,13 +18,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.language.demo_scene import MB, OURS, run_scene, Scene
 from intradp_lab.report.page import number_text, render
 from intradp_lab.report.svg import inline_svg
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
-from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.control_groups import DISK, MEMORY

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.markup import escape
 import torch
 
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.cli.pipeline_check import check, counts, Network, picture_of, said, summary
 from intradp_lab.emulation import network as emulated
 from intradp_lab.emulation import slow_device
@@ -38,7 +39,7 @@ from intradp_lab.zoo.video import WARM_UP
 from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.graph.capture import capture

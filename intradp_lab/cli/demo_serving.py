@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.emulation.processes import ChildError
 from intradp_lab.report.page import number_text, render
@@ -36,7 +37,7 @@ from intradp_lab.serving.scene import (
 from intradp_lab.serving.simulated import simulated
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, table
-from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.runtime.requests.infer_requests import InferFate

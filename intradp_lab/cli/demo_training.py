@@ -22,15 +22,17 @@ from typing import Any
 from matplotlib.figure import Figure
 import torch
 
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation.processes import ChildError
 from intradp_lab.report.page import difference_text, number_text, render
 from intradp_lab.report.svg import inline_svg
 from intradp_lab.training.ddp import train_by_ddp
 from intradp_lab.training.digits import digits_float64
+from intradp_lab.training.least_times import measured_hop, port_seconds
 from intradp_lab.training.one_process import OneProcess, train_alone
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
-from intradp_ros.cli.output_paths import claim_folder, result_folder
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.train_task import parts_of
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
@@ -61,9 +63,7 @@ from intradp_ros.systems.training.plan.training_plan import TrainingPlan
 from intradp_ros.systems.training.run.round_groups import (
     check_distributed,
     GroupError,
-    measured_hop,
 )
-from intradp_ros.systems.training.run.snapshots import port_seconds
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.process_fleet import ProcessFleet
 from intradp_ros.systems.training.service.round_commit import Recovery, RoundCommit

@@ -22,7 +22,6 @@ from intradp_ros.core.json_text import read_json
 from intradp_ros.core.limits import MAX_FILE
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.split.local_operator import LocalOperator, SplitGraph
-from intradp_ros.split.order import as_captured
 
 DEVICES = ('robot', 'server')
 #: Seconds of an operator that do not shrink with its rows: launching a kernel.  The logs have
@@ -152,3 +151,16 @@ def timing_by_rows(op: LocalOperator, seconds: float, fixed: float) -> OperatorT
         return OperatorTiming((1,), (seconds,))
     fixed = min(fixed, seconds / 2)
     return OperatorTiming((1, op.rows), (fixed + (seconds - fixed) / op.rows, seconds))
+
+
+def as_captured(split: SplitGraph) -> list[int]:
+    """Return a split graph's operators in the order of the captured graph."""
+    graph, place = split.graph, dict(split.captured.producer)
+    for op in reversed(graph.operators):
+        outputs = [v for v in op.outputs if v is not None]
+        later = [place[v] for reader in {r for v in outputs for r in graph.consumers[v]}
+                 for v in graph.operators[reader].outputs if v is not None]
+        for value in outputs:  # one that reductions added counts with what is made of it
+            place.setdefault(value, min(later, default=len(graph.operators)))
+    return sorted(range(len(graph.operators)), key=lambda index: min(
+        place[v] for v in graph.operators[index].outputs if v is not None))

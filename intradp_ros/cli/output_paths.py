@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 import os
 from pathlib import Path
-import shutil
 import stat
 import tempfile
 
@@ -70,29 +68,3 @@ def result_picture(text: str) -> Path:
         raise argparse.ArgumentTypeError(
             f'{text!r} is not a picture to draw: it must end in {", ".join(PICTURES)}')
     return result_file(text)
-
-
-def claim_folder(folder: Path, maker: str, results: Iterable[str]) -> None:
-    """
-    Make a folder ready for results, and remove those of an earlier run of the same maker.
-
-    A file `.<maker>` marks folders that this has made.  Nothing but `results`
-    (names in the folder) is ever removed, and only from marked folders.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds something and is not marked.
-
-    """
-    marker = folder / f'.{maker}'
-    if folder.exists() and any(folder.iterdir()) and not marker.is_file():
-        raise ValueError(f'the folder {folder} holds files that are not of {maker}: name another '
-                         'one, or one that is empty')
-    folder.mkdir(parents=True, exist_ok=True)
-    marker.write_text(f'results of {maker}, which removes them when it writes here again\n')
-    for path in (folder / name for name in results):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)

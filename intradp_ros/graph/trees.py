@@ -13,41 +13,10 @@ import warnings
 import torch
 from torch.utils import _pytree as pytree
 
-from intradp_ros.graph.graph_errors import GraphFormatError, GraphInputError
-from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
+from intradp_ros.graph.graph_errors import GraphFormatError
+from intradp_ros.graph.operator_graph import OperatorGraph
 
 Tree = pytree.TreeSpec
-
-
-def flatten_inputs(
-        graph: OperatorGraph, args: Sequence[Any],
-        kwargs: Mapping[str, Any] | None = None) -> list[torch.Tensor]:
-    """
-    Flatten a call of the captured model to the graph's inputs.
-
-    Raises
-    ------
-    GraphInputError
-        If the call has another structure, or another constant, than the captured example.
-
-    """
-    leaves, tree = flatten_call(args, kwargs or {})
-    if tree != graph.input_tree:
-        raise GraphInputError(
-            f'model {graph.name!r} was captured with another structure of arguments; call it as '
-            'in the captured example, or capture it again')
-    tensors = []
-    for known, leaf in zip(graph.arguments, leaves):
-        if isinstance(known, ValueRef) and isinstance(leaf, torch.Tensor):
-            tensors.append(leaf)
-        elif isinstance(known, ValueRef):
-            raise GraphInputError(
-                f'input {graph.values[known.value].name!r} must be a tensor, got {leaf!r}')
-        elif type(known) is not type(leaf) or known != leaf:
-            raise GraphInputError(
-                f'model {graph.name!r} was captured with the constant argument {known!r}, '
-                f'got {leaf!r}; capture it again for another')
-    return tensors
 
 
 def rebuild_outputs(graph: OperatorGraph, flat: Sequence[Any]) -> Any:

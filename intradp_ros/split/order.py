@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intradp_ros.graph.operator_graph import OperatorGraph
-from intradp_ros.split.local_operator import SplitGraph
 
 
 class _Sizes:
@@ -67,16 +66,3 @@ def in_running_order(graph: OperatorGraph) -> OperatorGraph:
         return graph
     return replace(graph, operators=tuple(
         replace(graph.operators[index], id=k) for k, index in enumerate(order)))
-
-
-def as_captured(split: SplitGraph) -> list[int]:
-    """Return a split graph's operators in the order of the captured graph."""
-    graph, place = split.graph, dict(split.captured.producer)
-    for op in reversed(graph.operators):
-        outputs = [v for v in op.outputs if v is not None]
-        later = [place[v] for reader in {r for v in outputs for r in graph.consumers[v]}
-                 for v in graph.operators[reader].outputs if v is not None]
-        for value in outputs:  # one that reductions added counts with what is made of it
-            place.setdefault(value, min(later, default=len(graph.operators)))
-    return sorted(range(len(graph.operators)), key=lambda index: min(
-        place[v] for v in graph.operators[index].outputs if v is not None))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.cli.demo import _all_well, compared, RESULTS
 from intradp_ros.cli.main import main
-from intradp_ros.cli.output_paths import claim_folder
 
 KEYS = {'frames', 'lost', 'shared', 'recovered', 'median_ms', 'p95_ms', 'answer_median_ms',
         'bytes_up', 'bytes_down', 'energy_j', 'energy_source', 'max_rel_diff', 'top5_equal',

@@ -18,7 +18,7 @@ from intradp_ros.graph.capture import capture
 from intradp_ros.graph.compare import difference
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
-from intradp_ros.graph.trees import flatten_inputs
+from intradp_ros.graph.trees import flatten_call
 
 
 class Function(nn.Module):
@@ -190,7 +190,8 @@ def worst_difference(
     """Return the largest difference of any result of graph and model, relative to the result."""
     with torch.no_grad():
         expected = pytree.tree_leaves(model(*pytree.tree_map(_fresh, args), **kwargs))
-    actual = run_graph(graph, flatten_inputs(graph, args, kwargs))
+    leaves, _ = flatten_call(args, kwargs)
+    actual = run_graph(graph, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
     assert len(expected) == len(actual)
     return max(map(difference, expected, actual))
 

@@ -8,7 +8,7 @@ from collections import defaultdict, deque, namedtuple, OrderedDict
 import enum
 from typing import Any
 
-from graph.nets import captured, Heads, prepared, TwoInputs
+from graph.nets import captured, Heads, prepared
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -17,13 +17,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.graph.graph_errors import GraphFormatError, GraphInputError
-from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trees import (
     check_tree,
     flatten,
-    flatten_inputs,
     load_tree,
     rebuild_outputs,
     same_classes,
@@ -90,7 +88,7 @@ def test_results_are_rebuilt() -> None:
     model = prepared(Heads())
     x = torch.randn(1, 3, 6, 6)
     graph = captured(model, x)
-    result = rebuild_outputs(graph, run_graph(graph, flatten_inputs(graph, (x,))))
+    result = rebuild_outputs(graph, run_graph(graph, [x]))
     with torch.no_grad():
         expected = model(x)
     assert list(result) == list(expected)
@@ -110,38 +108,6 @@ def test_a_result_of_an_unnamed_class_is_a_tuple() -> None:
     result = rebuild_outputs(graph, run_graph(graph, [torch.ones(2)]))
     assert type(result) is tuple
     torch.testing.assert_close(result, (torch.full((2,), 2.0), torch.full((2,), 2.0)))
-
-
-@pytest.fixture(scope='module')
-def two_inputs() -> OperatorGraph:
-    x = torch.randn(3)
-    return captured(TwoInputs(), x, [x, x], 2.0, kwargs={'mask': x > 0, 'mode': 'add'})
-
-
-X = torch.arange(3.0)
-MASK = torch.tensor([True, False, True])
-
-
-def test_inputs_are_flattened_in_any_order_of_keywords(two_inputs: OperatorGraph) -> None:
-    flat = flatten_inputs(two_inputs, (X, [X + 1, X + 2], 2.0), {'mode': 'add', 'mask': MASK})
-    assert [float(t[0]) for t in flat] == [0, 1, 2, 1]
-    again = flatten_inputs(two_inputs, (X, [X + 1, X + 2], 2.0), {'mask': MASK, 'mode': 'add'})
-    assert all(a is b for a, b in zip(flat[:1] + flat[3:], again[:1] + again[3:]))
-
-
-@pytest.mark.parametrize(('args', 'kwargs', 'message'), [
-    ((X, [X], 2.0), {'mask': MASK, 'mode': 'add'}, 'another structure'),
-    ((X, (X, X), 2.0), {'mask': MASK, 'mode': 'add'}, 'another structure'),
-    ((X, [X, X], 2.0), {'mask': MASK}, 'another structure'),
-    ((X, [X, X], 3.0), {'mask': MASK, 'mode': 'add'}, 'constant argument 2.0, got 3.0'),
-    ((X, [X, X], 2), {'mask': MASK, 'mode': 'add'}, 'constant argument 2.0, got 2'),
-    ((X, [X, X], 2.0), {'mask': MASK, 'mode': 'mul'}, "'add', got 'mul'"),
-    ((X, [X, 'x'], 2.0), {'mask': MASK, 'mode': 'add'}, "must be a tensor, got 'x'"),
-])
-def test_calls_unlike_the_example_are_refused(
-        two_inputs: OperatorGraph, args: Any, kwargs: Any, message: str) -> None:
-    with pytest.raises(GraphInputError, match=message):
-        flatten_inputs(two_inputs, args, kwargs)
 
 
 def test_sizes_stay_sizes_at_all_depths() -> None:

@@ -10,10 +10,11 @@ from synthetic import random_split_graph
 import torch
 from torch import nn
 
+from intradp_lab.testbed.recorded import as_captured
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.split.checks.verify import verify
-from intradp_ros.split.order import as_captured, in_running_order
+from intradp_ros.split.order import in_running_order
 from intradp_ros.split.split_graph import split_graph
 
 

@@ -73,14 +73,13 @@ class RowMap:
     tables ascend, as they mostly do, that is read off the region's two ends.
     """
 
-    __slots__ = ('first', 'last', '_ascending', '_ends', '_hulls')
+    __slots__ = ('first', 'last', '_ascending', '_ends')
 
     def __init__(self, first: npt.ArrayLike, last: npt.ArrayLike) -> None:
         self.first: Ints = np.asarray(first, dtype=np.int64)
         self.last: Ints = np.asarray(last, dtype=np.int64)
         self._ascending = _ascends(self.first) and _ascends(self.last)
         self._ends: tuple[list[int], list[int]] | None = None  # made when they are asked for
-        self._hulls: tuple[Ints, Ints] | None = None
 
     @classmethod
     def of(cls, rows: int, need: Callable[[Ints], tuple[Any, Any]]) -> RowMap:
@@ -115,34 +114,6 @@ class RowMap:
             start, stop = int(self.first[rows].min()), int(self.last[rows].max())
         return Region(start, stop) if stop > start else EMPTY
 
-    def hulls(self, starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
-        """
-        Return where the input rows of many regions start and stop.
-
-        No region may be empty; its need is, where its start is not below its stop.
-        """
-        if self._ascending:
-            return self.first[starts], self.last[stops - 1]
-        if self._hulls is None:
-            self._hulls = _doubled(self.first, np.minimum), _doubled(self.last, np.maximum)
-        # two overlapping runs of a power of two rows cover a region
-        level = np.frexp(stops - starts)[1] - 1
-        second = stops - (1 << level)
-        first, last = self._hulls
-        return (np.minimum(first[level, starts], first[level, second]),
-                np.maximum(last[level, starts], last[level, second]))
-
 
 def _ascends(rows: Ints) -> bool:
     return bool((rows[1:] >= rows[:-1]).all())
-
-
-def _doubled(rows: Ints, merge: np.ufunc) -> Ints:
-    """Merge runs of 1, 2, 4, ... rows; entry `a` of a table is of the run that starts there."""
-    tables, run = [rows], 1
-    while 2 * run <= len(rows):
-        table = tables[-1].copy()
-        table[:-run] = merge(table[:-run], tables[-1][run:])
-        tables.append(table)
-        run *= 2
-    return np.stack(tables)

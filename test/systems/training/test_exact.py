@@ -13,12 +13,12 @@ import torch
 from training_fleet import adam, difference, fixed, make_task, sgd, shuffled, train
 from training_models import bound_of, train_alone_drawing
 
+from intradp_lab.training.least_times import measured_hop
 from intradp_lab.training.one_process import OneProcess
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
 from intradp_ros.systems.training.run import plan_run
-from intradp_ros.systems.training.run.round_groups import measured_hop
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 DEVICES = ('a', 'b', 'c', 'd')

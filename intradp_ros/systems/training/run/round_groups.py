@@ -202,31 +202,6 @@ class OneMachine:
         return Ends('127.0.0.1', PrefixStore(f'{plan.term}.{plan.epoch}/{label}', self.store))
 
 
-def measured_hop(trips: int = 30) -> float:
-    """Return the seconds that a few bytes take from one group member to another here (median)."""
-    from torch._C._distributed_c10d import HashStore
-    ways, seconds = OneMachine(HashStore()), list[float]()
-
-    def member(name: str) -> None:
-        group = join_group(ways, PlanId(0, 0), 'ab', name, name, 10.0)
-        for trip in range(trips):
-            begun = time.monotonic()
-            for first in (True, False):
-                if (name == 'a') == first:
-                    group.send(torch.zeros(1), 'b' if first else 'a', trip)
-                else:
-                    group.wait(group.receive((1,), torch.float32, 'a' if first else 'b',
-                                             trip)[1], '')
-            seconds.append((time.monotonic() - begun) / 2)
-        group.settle()
-        group.close()
-    other = threading.Thread(target=member, args=('b',))
-    other.start()
-    member('a')
-    other.join()
-    return sorted(seconds)[len(seconds) // 2]
-
-
 def join_group(ways: Ways, plan: PlanId, names: Sequence[str], name: str,
                replicas: Sequence[str], timeout: float, rate: float | None = None,
                purpose: str = 'all') -> RoundGroup:

@@ -157,17 +157,3 @@ def backups(plan: TrainingPlan) -> dict[str, str]:
         return {plan.stages[0].devices[0]: plan.keepers[0]}
     return {stage.devices[0]: plan.stages[(k + 1) % count].devices[0]
             for k, stage in enumerate(plan.stages) if len(stage.devices) == 1 and count > 1}
-
-
-def port_seconds(moved: Sequence[Move], sizes: Sequence[float], rate: float) -> float:
-    """
-    Return what moves take at least where each device sends and receives `rate` bytes a second.
-
-    `sizes` are the bytes of layers; each travels with the momentum of its optimiser.
-    """
-    through: dict[tuple[str, str], float] = {}
-    for move in moved:
-        nbytes = sum(2 * sizes[layer] for layer in move.layers)
-        for port in ((move.source, 'up'), (move.target, 'down')):
-            through[port] = through.get(port, 0.0) + nbytes
-    return max(through.values(), default=0.0) / rate
