@@ -22,15 +22,18 @@ from training_models import data_of, mobilenet, Small, Typed
 
 from intradp_lab.training.one_process import OneProcess
 from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan, TrainingStage
 from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
-from intradp_ros.systems.training.service.trainer import Trainer
+from intradp_ros.systems.training.service.trainer import Trainer, trainer_of
+from intradp_ros.systems.training.service.training_job import JobOptions
 
 #: Devices are threads here: passes that take all processors each would wait for one another.
 torch.set_num_threads(1)
@@ -146,6 +149,48 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
     finally:
         trainer.close()
         exchange.close()
+
+
+class Leaving:
+    """The way to a device that leaves when it is asked for its weights for the first time."""
+
+    def __init__(self, link: Any, trainer: Trainer) -> None:
+        self.link, self.trainer, self.left = link, trainer, False
+
+    def send(self, order: Mapping[str, Any]) -> None:
+        if order['order'] == 'collect' and not self.left:
+            self.left = True
+            self.link.send({'order': 'end'})
+        else:
+            self.link.send(order)
+
+    def kill(self) -> None:
+        self.link.kill()
+
+
+class Threads:
+    """Two devices as threads, a stage each; those of `leaving` leave at the end."""
+
+    def __init__(self, prepared: Prepared, planner: Planner, options: JobOptions,
+                 progress: Callable[[RoundCommit], None], base: Checkpoint | None,
+                 leaving: str = '', tasks: Mapping[str, TrainingTask] | None = None) -> None:
+        graph = prepared.graph
+        self._prepared, self._leaving, self._tasks = prepared, leaving, tasks or {}
+        self.trainer = trainer_of(prepared.task, graph, fixed(len(graph.layers), prepared.task),
+                                  5.0, Exchange('127.0.0.1'), progress, base)
+        self.trainer.beats = False
+
+    def __enter__(self) -> Threads:
+        for name in 'ab':
+            task = self._tasks.get(name, self._prepared.task)
+            start(self.trainer, name, task, self._prepared.graph, Settings(5.0, 3), Faults())
+        self.trainer.begin(2)
+        for name in self._leaving:
+            self.trainer.links[name] = Leaving(self.trainer.links[name], self.trainer)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.trainer.close()
 
 
 def shuffled(seed: int, layers: int, task: TrainingTask,
@@ -291,7 +336,7 @@ def difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
     """Return the largest difference of weights and statistics, relative to the largest value."""
     wanted = {f'p:{name}': p.detach() for name, p in alone.module.named_parameters()}
     wanted |= {f'b:{name}': b for name, b in alone.module.named_buffers()}
-    found = {name for name in state if not name.startswith('o:')}
+    found = {name for name in state if name[:2] in ('p:', 'b:')}
     assert found <= set(wanted)
     assert found >= {f'p:{name}' for name, p in alone.module.named_parameters()
                      if p.grad is not None}

@@ -135,8 +135,10 @@ def _drawing(task: TrainingTask, module: nn.Module, order: Order) -> Iterator[No
     passes, place = -1, 0
     dropout, attention = F.dropout, F.scaled_dot_product_attention
 
-    def begin(*_: object) -> None:
+    def begin(one: nn.Module, *_: object) -> None:
         nonlocal passes, place
+        if not one.training:
+            return  # a validation
         passes, place = passes + 1, 0
 
     def generator() -> torch.Generator:

@@ -28,11 +28,18 @@ from intradp_ros.systems.training.base.task import (
 
 @dataclass
 class OneProcess:
-    """Losses and gradient norms by round, and the trained module."""
+    """
+    Losses and gradient norms by round, and the trained module.
+
+    `check` has loss and share of right answers of validations, by the round that begins with
+    these weights; `best` the best state, and its round.
+    """
 
     module: nn.Module
     loss: list[float] = field(default_factory=list)
     norm: list[float] = field(default_factory=list)
+    check: dict[int, tuple[float, float]] = field(default_factory=dict)
+    best: tuple[int, dict[str, torch.Tensor]] = (0, {})
 
 
 def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = list,
@@ -84,7 +91,31 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
         optimiser.step()
         found.loss.append(total / counted)
         found.norm.append(norm)
+        if task.validate_every and (not (number + 1) % task.validate_every
+                                    or number + 1 == task.rounds):
+            found.check[number + 1] = validated(task, module)
+            scores = {k: accuracy if task.best_by == 'accuracy' else -loss
+                      for k, (loss, accuracy) in found.check.items()}
+            if max(scores, key=lambda k: scores[k]) == number + 1:
+                found.best = number + 1, copy.deepcopy(module.state_dict())
+            if task.patience and sum(k > found.best[0] for k in scores) >= task.patience:
+                break
     return found
+
+
+def validated(task: TrainingTask, module: nn.Module) -> tuple[float, float]:
+    """Return the loss of a module on `check` in eval mode, and the share of right answers."""
+    assert task.check is not None
+    total = counted = right = 0.0
+    with torch.no_grad():
+        for first in range(0, len(task.check), task.grain):
+            rows = range(first, min(first + task.grain, len(task.check)))
+            inputs, targets = task.check.take(rows)
+            outputs = call(copy.deepcopy(module).eval(), inputs)
+            losses, counts = losses_of(task, outputs, targets, len(rows))
+            total, counted = total + float(losses.double().sum()), counted + float(counts.sum())
+            right += float((outputs.argmax(1) == targets).sum())
+    return total / counted, right / len(task.check)
 
 
 def once_a_round(task: TrainingTask) -> set[str]:

@@ -27,6 +27,7 @@ TASK is file.py:function or package.module:function; the function returns the ta
           optimiser=lambda named: torch.optim.SGD([p for _, p in named], lr=0.01, momentum=0.9),
           data=Items(dataset),                     # what has __len__ and __getitem__
           batch=96, grain=8, micro_batches=4, rounds=500,
+          check=Items(others), validate_every=50,  # best weights are kept; patience=5 ends early
           freeze_norms=True)                       # as fine-tuning wants; there are more options
 
 A round is one step of the optimiser on `batch` samples. Devices get whole grains of `grain`

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 import math
 from pathlib import Path
@@ -32,7 +32,7 @@ from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training
 from intradp_ros.systems.training.base.task import described, TaskError
-from intradp_ros.systems.training.layers.checkpoint import newest_checkpoint
+from intradp_ros.systems.training.layers.checkpoint import best_of, newest_checkpoint
 from intradp_ros.systems.training.layers.judgement import judge
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.plan.prepared import Prepared
@@ -243,6 +243,8 @@ def progress_text(now: Progress) -> str:
     parts = [f'{now.state}: round {now.round} of {now.rounds}']
     if not math.isnan(now.loss):
         parts.append(f'loss {now.loss:.4g}')
+    if now.validation:
+        parts.append(f'check {_judgement(now.validation)}')
     if now.samples_per_second:
         parts.append(f'{now.samples_per_second:.3g} samples/s')
     if now.joules is not None:
@@ -254,6 +256,12 @@ def progress_text(now: Progress) -> str:
     if now.trouble:
         parts.append(f'{now.trouble}; it is tried again')
     return ', '.join(parts)
+
+
+def _judgement(found: Mapping[str, Any]) -> str:
+    """Return loss and accuracy, where there is one, in words."""
+    return f'loss {found["loss"]:.4g}' + (
+        '' if found['accuracy'] is None else f', accuracy {found["accuracy"]:.1%}')
 
 
 def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
@@ -274,6 +282,10 @@ def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
         **(_rounds(prepared, outcome) if factor is not None or not args.fleet else {}),
         'recoveries': [_recovery(prepared, one, outcome) for one in outcome.recoveries],
         'lost': [name for recovery in outcome.recoveries for name in recovery.lost],
+        'validation': {k + 1: figures[k]['validation'] for k in sorted(figures)
+                       if figures[k]['validation']},
+        'best_round': outcome.best or None,
+        'best': str(best_of(outcome.checkpoint)) if outcome.best else None,
         'unchanged': _unchanged(prepared, outcome), **_judged(prepared, outcome)}
 
 
@@ -352,10 +364,14 @@ def _show(data: dict[str, Any], out: Output) -> None:
         out.show(plain(f'as they were at the beginning: {", ".join(names[:8])}'
                        + (' ...' if len(names) > 8 else '')))
     if check := data['check']:
-        out.show(f'on {check["samples"]} samples that it never saw: loss {check["loss"]:.4g}'
-                 + ('' if check['accuracy'] is None else f', accuracy {check["accuracy"]:.1%}'))
+        out.show(f'on {check["samples"]} samples that it never saw: {_judgement(check)}')
     if 'check_error' in data:
         out.show(plain(f'it cannot be judged by check: {data["check_error"]}'))
+    if data['best']:
+        out.show(plain(f'the best weights are those of round {data["best_round"]}: '
+                       f'{data["best"]}'))
+    if data['done'] and data['round'] < data['rounds']:
+        out.show('ended early: no validation was better for as long as the task waits (patience)')
     out.show(f'{what}: {data["checkpoint"]} ({size(Path(data["checkpoint"]).stat().st_size)}, '
              f'round {data["round"]} of {data["rounds"]}, SHA-256 {data["digest"]})'
              + ('' if data['done'] else '; --resume goes on from it'))

@@ -4,7 +4,7 @@
 """A training's end: full disks, devices that leave, divergence, samples that cannot be read."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 import errno
 import hashlib
@@ -18,25 +18,21 @@ from fleets import cell
 import pytest
 from safetensors.torch import load_file
 import torch
-from training_fleet import difference, Faults, fixed, Slow, small_sgd, start
+from training_fleet import difference, fixed, Slow, small_sgd, Threads
 from training_models import train_alone_drawing
 
 from intradp_ros.runtime.transport.sealed_stream import connect
 from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import (
-    Checkpoint,
     previous_of,
     read_checkpoint,
 )
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
-from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.snapshots import pack
-from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service import training_job
-from intradp_ros.systems.training.service.round_commit import RoundCommit
 from intradp_ros.systems.training.service.round_log import MetricsFile
-from intradp_ros.systems.training.service.trainer import Trainer, trainer_of, TrainingError
+from intradp_ros.systems.training.service.trainer import trainer_of, TrainingError
 from intradp_ros.systems.training.service.training_job import JobOptions, Progress, TrainingJob
 
 TASK = f'{Path(__file__).parents[2]}/training_fleet.py:small_sgd'
@@ -47,48 +43,6 @@ def prepared() -> Prepared:
     made = prepare(TASK, cell(8000.0, 'ab'))
     made.played(made.best().stages)  # compiles what plays
     return made
-
-
-class Leaving:
-    """The way to a device that leaves when it is asked for its weights for the first time."""
-
-    def __init__(self, link: Any, trainer: Trainer) -> None:
-        self.link, self.trainer, self.left = link, trainer, False
-
-    def send(self, order: Mapping[str, Any]) -> None:
-        if order['order'] == 'collect' and not self.left:
-            self.left = True
-            self.link.send({'order': 'end'})
-        else:
-            self.link.send(order)
-
-    def kill(self) -> None:
-        self.link.kill()
-
-
-class Threads:
-    """Two devices as threads, a stage each; those of `leaving` leave at the end."""
-
-    def __init__(self, prepared: Prepared, planner: Planner, options: JobOptions,
-                 progress: Callable[[RoundCommit], None], base: Checkpoint | None,
-                 leaving: str = '', tasks: Mapping[str, TrainingTask] | None = None) -> None:
-        graph = prepared.graph
-        self._prepared, self._leaving, self._tasks = prepared, leaving, tasks or {}
-        self.trainer = trainer_of(prepared.task, graph, fixed(len(graph.layers), prepared.task),
-                                  5.0, Exchange('127.0.0.1'), progress, base)
-        self.trainer.beats = False
-
-    def __enter__(self) -> Threads:
-        for name in 'ab':
-            task = self._tasks.get(name, self._prepared.task)
-            start(self.trainer, name, task, self._prepared.graph, Settings(5.0, 3), Faults())
-        self.trainer.begin(2)
-        for name in self._leaving:
-            self.trainer.links[name] = Leaving(self.trainer.links[name], self.trainer)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.trainer.close()
 
 
 def test_a_disk_that_is_full_ends_no_training(tmp_path: Path, prepared: Prepared,

@@ -142,6 +142,10 @@ class TrainingTask:
         Batch norm uses its running statistics and leaves them alone, as fine-tuning wants.
     check
         Samples that are never trained with, by which the result is judged.
+    validate_every, best_by, patience
+        Rounds after which the weights are judged by `check` meanwhile (0: never), in eval mode, a
+        grain at a time; by what they are better, 'loss' or 'accuracy'; validations without a
+        better one after which training ends (None: it does not).
 
     Raises
     ------
@@ -164,6 +168,9 @@ class TrainingTask:
     autocast: torch.dtype | None = None
     freeze_norms: bool = False
     check: Data | None = None
+    validate_every: int = 0
+    best_by: str = 'loss'
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -194,11 +201,27 @@ class TrainingTask:
             raise TaskError(f'training takes 1 round or more, not {self.rounds}')
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise TaskError(f'gradients are clipped to a norm above 0, not {self.clip}')
+        if self.validate_every < 0 or self.patience is not None and self.patience < 1 or \
+                self.best_by not in ('loss', 'accuracy'):
+            raise TaskError(f'validate_every is 0 or more rounds, not {self.validate_every}; '
+                            f'best_by is loss or accuracy, not {self.best_by!r}; patience is 1 or '
+                            f'more validations, or None, not {self.patience}')
+        if self.validate_every and not (self.check is not None and len(self.check)):
+            raise TaskError(f'validate_every={self.validate_every} needs samples that are not '
+                            'trained with: give the task check=Items(others)')
+        if self.patience is not None and not self.validate_every:
+            raise TaskError(f'patience={self.patience} counts validations: give the task '
+                            'validate_every, too')
 
     @property
     def grains(self) -> int:
         """Return the grains of a round."""
         return -(-self.batch // self.grain)
+
+    def validates(self, number: int) -> bool:
+        """Return whether the weights after a round are judged by `check`."""
+        return self.validate_every > 0 and (
+            (number + 1) % self.validate_every == 0 or number + 1 == self.rounds)
 
     def grain_rows(self, grain: int) -> range:
         """Return the rows of a grain in its round; the last grain may be short."""

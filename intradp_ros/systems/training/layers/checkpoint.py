@@ -10,7 +10,7 @@ Plain torch reads it: `p:` and `b:` before the names of the module's own state::
     state = {name[2:]: t for name, t in found.items() if name[:2] in ('p:', 'b:')}
     module.load_state_dict(state, strict=False)
 
-`o:NAME:KEY` are what the optimiser keeps of a parameter.
+`o:NAME:KEY` are what the optimiser keeps of a parameter, `v:best` what validations found.
 """
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from intradp_ros.runtime.models.weight_file import (
     WeightsError,
 )
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
+from intradp_ros.systems.training.layers.judgement import BestSoFar
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.stage_optimiser import stage_optimiser
 
@@ -92,6 +93,11 @@ def _all_names(module: nn.Module) -> dict[str, tuple[str, torch.Tensor]]:
 def previous_of(path: Path) -> Path:
     """Return where the checkpoint before that of a file is kept."""
     return path.with_name(f'{path.stem}.previous{path.suffix}')
+
+
+def best_of(path: Path) -> Path:
+    """Return where the best weights of a training are kept, by its checkpoint's path."""
+    return path.with_name(f'{path.stem}.best{path.suffix}')
 
 
 def not_finite(state: Mapping[str, torch.Tensor], module: nn.Module | None = None) -> str:
@@ -242,6 +248,9 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
         raise TaskError(f'the checkpoint has {checkpoint.round} rounds and the task wants '
                         f'{task.rounds}: there is nothing to go on with; give the task more '
                         'rounds')
+    if BestSoFar.of(checkpoint.state).ends(task):
+        raise TaskError(f'the training ended at round {checkpoint.round}, after {task.patience} '
+                        'validations without better weights: give the task more patience')
     buffers = {name for layer in graph.layers for name in layer.buffers}
     learned = {name: p for layer in graph.layers for name in layer.parameters
                if (p := graph.root.get_parameter(name)).requires_grad}

@@ -200,6 +200,34 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
                         'autograd functions of your own, and checkpoint(use_reentrant=False)')
 
 
+def check_evaluates(root: fx.GraphModule, module: nn.Module, given: Structure, inputs: Tensors,
+                    task: TrainingTask) -> None:
+    """
+    See that the export returns what the module does in eval mode, once norms and dropout do so.
+
+    The module's statistics may have moved since it was exported.
+
+    Raises
+    ------
+    TaskError
+        If it does not: it cannot be validated meanwhile.
+
+    """
+    export, held = copy.deepcopy(root), dict(module.named_buffers())
+    one = Pass(task.seed, 0, (0,), (len(inputs[0]),), None, task.freeze_norms, evaluating=True)
+    with torch.no_grad(), drawing(_TRIED):
+        for name, buffer in export.named_buffers():
+            if name in held:
+                buffer.copy_(held[name])
+        ours = tensors_of(run_pass(export, inputs, one))
+        theirs = tensors_of(call(module.eval(), given.filled(inputs)))
+    if [tuple(x.shape) for x in ours] != [tuple(x.shape) for x in theirs] or not all(
+            near(x, y, None) for x, y in zip(ours, theirs)):
+        raise TaskError(f'{type(module).__name__} computes something else in eval mode than in '
+                        'training, besides batch norm and dropout: it cannot be validated while '
+                        'it trains. Give the task no validate_every: check judges the result')
+
+
 class Hooks(TorchFunctionMode):
     """Notes whether hooks are set on tensors meanwhile."""
 

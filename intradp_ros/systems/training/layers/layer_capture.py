@@ -20,6 +20,7 @@ from intradp_ros.systems.training.layers.export_checks import (
     attributes_of,
     check_changes,
     check_equal,
+    check_evaluates,
     generators,
     Hooks,
     own_function,
@@ -89,6 +90,8 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
                         'spectral norm (max_norm of an embedding cannot be used)')
     if kept is not None:
         check_equal(root, kept, given, inputs, task)
+        if task.validate_every:
+            check_evaluates(root, kept, given, inputs, task)
     ends = list(dict.fromkeys(returned_nodes(root)))
     interface = Interface(
         given, wanted, returned, tuple(map(ends.index, returned_nodes(root))),

@@ -34,7 +34,7 @@ class Pass:
     The grains of one forward pass of a stage, and the statistics of each.
 
     `statistics` has mean and variance of each use by grain, shape (uses, 2, ...), by the name of
-    the running mean's buffer.
+    the running mean's buffer.  One that is `evaluating` uses running statistics and drops nothing.
     """
 
     seed: int
@@ -43,6 +43,7 @@ class Pass:
     rows: Sequence[int]
     autocast: torch.dtype | None = None
     freeze_norms: bool = False
+    evaluating: bool = False
     statistics: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)
 
     def alone(self, k: int) -> Pass:
@@ -78,7 +79,8 @@ class StageInterpreter(fx.Interpreter):
     def _norm(self, node: fx.Node, x: torch.Tensor, weight: torch.Tensor | None,
               bias: torch.Tensor | None, mean: torch.Tensor | None, var: torch.Tensor | None,
               training: bool, momentum: float, eps: float, cudnn: bool) -> torch.Tensor:
-        if not training or self._pass.freeze_norms and mean is not None:
+        fixed = self._pass.freeze_norms or self._pass.evaluating
+        if not training or fixed and mean is not None:
             assert callable(node.target)
             return node.target(  # type: ignore[no-any-return]
                 x, weight, bias, mean, var, False, momentum, eps, cudnn)
@@ -109,11 +111,14 @@ class StageInterpreter(fx.Interpreter):
         return value.to(self._place) if isinstance(value, torch.Tensor) else value
 
     def _dropout(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-        return self._scaled(node, x, x, p) if train and p else x
+        return self._scaled(node, x, x, p) if self._drops(p, train) else x
 
     def _features(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
         channels = x.new_empty(*x.shape[:2], *[1] * (x.dim() - 2))
-        return self._scaled(node, x, channels, p) if train and p else x
+        return self._scaled(node, x, channels, p) if self._drops(p, train) else x
+
+    def _drops(self, p: float, train: bool) -> bool:
+        return train and p > 0 and not self._pass.evaluating
 
     def _scaled(self, node: fx.Node, x: torch.Tensor, like: torch.Tensor, p: float,
                 ) -> torch.Tensor:
@@ -131,6 +136,8 @@ class StageInterpreter(fx.Interpreter):
     def _attention(self, node: fx.Node, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                    mask: torch.Tensor | None = None, p: float = 0.0, *args: Any,
                    **kwargs: Any) -> torch.Tensor:
+        p = 0.0 if self._pass.evaluating else p
+
         def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                    mask: torch.Tensor | None) -> torch.Tensor:
             return F.scaled_dot_product_attention(q, k, v, mask, p, *args, **kwargs)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from intradp_ros.systems.training.base.structure import tensors_of
-from intradp_ros.systems.training.base.task import TrainingTask, weights_digest
+from intradp_ros.systems.training.base.task import Data, TrainingTask, weights_digest
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.parameter_hooks import hooks_of
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
@@ -36,8 +36,8 @@ _SHOWN = 40
 SAMPLES, _MOST_NUMBERS, TOLERANCE = 4, 96, 0.01
 #: Rounds at which a schedule of learning rates is compared.
 _ROUNDS = 16
-#: The fact that is numbers: two for each tensor of a sample, mean and root mean square.
-DATA = 'data'
+#: The facts that are numbers: two for each tensor of a sample, mean and root mean square.
+DATA, CHECK = 'data', 'check'
 
 Facts = Mapping[str, str]
 NO_FACTS: Facts = MappingProxyType({})
@@ -54,7 +54,8 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
               for group in optimiser.param_groups]
     rounds = sorted({k * (task.rounds - 1) // (_ROUNDS - 1) for k in range(_ROUNDS)})
     figures = ', '.join(f'{name} {getattr(task, name)}' for name in (
-        'batch', 'grain', 'micro_batches', 'rounds', 'seed', 'clip', 'autocast', 'freeze_norms'))
+        'batch', 'grain', 'micro_batches', 'rounds', 'seed', 'clip', 'autocast', 'freeze_norms',
+        'validate_every', 'best_by', 'patience'))
     return {
         'initial weights': weights_digest(task),
         'network': _digest([[layer.parameters, layer.buffers, [str(n.target) for n in layer.nodes]]
@@ -67,14 +68,17 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
             f'{name} {_source(hook)}' for name, p in task.module.named_parameters()
             for hook in sum(hooks_of(p), []))),
         'number of samples': str(len(task.data)),
-        **({DATA: _numbers(task)} if everywhere and not hasattr(task.data, 'examples') else {})}
+        **({CHECK: _numbers(task.check)} if task.validate_every and task.check else {}),
+        **({DATA: _numbers(task.data)} if everywhere and not hasattr(
+            task.data, 'examples') else {})}
 
 
 def apart(here: Facts, wanted: Facts) -> str:
     """Return in words what differs first between the facts here and those wanted; '' if none."""
     for name, text in wanted.items():
         found = here.get(name)
-        if found is not None and found != text and not (name == DATA and _alike(found, text)):
+        if found is not None and found != text and not (
+                name in (DATA, CHECK) and _alike(found, text)):
             begin = found[:len(commonprefix([found, text]))].rfind(' ') + 1  # of what differs
             return (f'{name} {"... " * bool(begin)}{found[begin:begin + _SHOWN]}, where it is '
                     f'planned {text[begin:begin + _SHOWN]}')
@@ -102,11 +106,11 @@ def _source(function: Any) -> str:
         return _short(name)
 
 
-def _numbers(task: TrainingTask) -> str:
+def _numbers(data: Data) -> str:
     """Return mean and root mean square of each tensor of some samples."""
-    count, found = len(task.data), list[float]()
+    count, found = len(data), list[float]()
     for sample in sorted({k * (count - 1) // (SAMPLES - 1) for k in range(SAMPLES)}):
-        for tensor in tensors_of(task.data.take([sample])):
+        for tensor in tensors_of(data.take([sample])):
             values = tensor.to(torch.float64)
             found += [float(values.mean()), float(values.square().mean().sqrt())]
     return ' '.join(f'{number:.6g}' for number in found[:_MOST_NUMBERS])

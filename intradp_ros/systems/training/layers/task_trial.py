@@ -27,6 +27,7 @@ from intradp_ros.systems.training.layers.data_trial import (
     try_data,
     untouched_copy,
 )
+from intradp_ros.systems.training.layers.judgement import NO_CLASSES, right_answers
 from intradp_ros.systems.training.layers.optimiser_trial import try_optimiser
 from intradp_ros.systems.training.layers.trying import (
     check_memory,
@@ -89,10 +90,22 @@ def try_task(task: TrainingTask) -> None:
                 'choose a batch of which the grain leaves more over, or nothing')
     try_optimiser(task)
     if task.check is not None and len(task.check):
+        if task.best_by == 'accuracy' and task.validate_every:
+            _check_classes(task)
         with torch.no_grad():
             _losses(task, training_copy(task).eval(), *_samples(task), ' in eval mode',
                     'the result is judged by `check` in eval mode, in which some modules return '
                     'something else than in training: let the loss take both')
+
+
+def _check_classes(task: TrainingTask) -> None:
+    """See that there is an accuracy by which weights are better."""
+    assert task.check is not None
+    inputs, targets = done('check.take', lambda: take(task.check, [0]))
+    with torch.no_grad(), drawing(_DRAWN):
+        outputs = done('the module', lambda: call(training_copy(task).eval(), inputs))
+    if right_answers(outputs, targets) is None:
+        raise TaskError(NO_CLASSES)
 
 
 def _check_module(module: nn.Module) -> None:

@@ -6,8 +6,10 @@ What a device of a stage does in a round, as data: `F0 F1 F2 B0 F3 B1 ... S U`.
 
 F and B are the passes of a micro-batch, S sums gradients over the group and the norm over all,
 U steps the optimiser.  Where the data lie on devices, I comes first: it sends others the samples
-of the round that they need.  A stage lets K = min(M, 2 (P - p) - 1) micro-batches go forward
-before the first comes back, then alternates (Asteroid, 1F1B).
+of the round that they need.  After some rounds comes a validation, `V0 V1 ... T0 V2 ...`: V are
+forward passes of samples that are not trained with, T sums their losses.  A stage lets
+K = min(M, 2 (P - p) - 1) micro-batches go forward before the first comes back, then alternates
+(Asteroid, 1F1B).
 """
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from intradp_ros.systems.training.plan.training_plan import TrainingPlan, warm_u
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that a stage does; `micro_batch` is -1 for I, S and U."""
+    """One thing that a stage does; `micro_batch` is -1 for I, S and U, T has a part's number."""
 
     kind: str
     micro_batch: int = -1
@@ -50,6 +52,13 @@ def device_actions(plan: TrainingPlan, device: str) -> tuple[Action, ...]:
     place = plan.stage_of(device)
     return first + ((Action('S'), Action('U')) if place is None else
                     stage_actions(place, len(plan.stages), plan.micro_batches))
+
+
+def validation_actions(plan: TrainingPlan, device: str, parts: int) -> tuple[Action, ...]:
+    """Return what a device does to validate in so many parts, each dealt as a round is."""
+    count = 0 if plan.stage_of(device) is None else plan.micro_batches
+    return tuple(action for part in range(parts) for action in (
+        *(Action('V', part * count + k) for k in range(count)), Action('T', part)))
 
 
 @dataclass(frozen=True, slots=True)

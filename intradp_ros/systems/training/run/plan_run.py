@@ -20,6 +20,7 @@ from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors
 from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
+from intradp_ros.systems.training.layers.judgement import BEST, BestSoFar, NO_CLASSES
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VALUES, Value
 from intradp_ros.systems.training.plan.sample_moves import homes_of, sample_moves
 from intradp_ros.systems.training.plan.stage_actions import Action, device_actions, fan_out, Part
@@ -37,6 +38,7 @@ from intradp_ros.systems.training.run.snapshots import (
     unpack,
 )
 from intradp_ros.systems.training.run.stage_runner import squares, StageRunner, state_of
+from intradp_ros.systems.training.run.validation import Validation
 from intradp_ros.systems.training.run.ways import WorkerWays
 from intradp_ros.systems.training.run.worker_settings import Settings
 
@@ -49,6 +51,9 @@ WAITING_ROUNDS = 2
 PIECE = 1 << 18
 #: Bytes of a target of a pass from one device.
 MOST_TARGETS = 1 << 31
+#: How a plan ends where nothing failed: these weights are the best so far, which the trainer has
+#: not; or no better ones have come for as long as the task waits for them.
+IMPROVED, SETTLED = 'improved', 'settled'
 #: Seconds from which on a device has waited for what it receives.
 WAITED = 0.5e-3
 
@@ -81,7 +86,8 @@ class PlanRun:
     One plan on one device, from the round of its tag on.
 
     `stage` is what is trained here, once it has begun.  With `leaving` the others learn in the
-    sum of a round that the plan ends, and all stop after that round: `stop_at`.
+    sum of a round that the plan ends, and all stop after that round: `stop_at`.  `fate` says why
+    they do by themselves.
     """
 
     def __init__(self, device: TrainingDevice, plan: TrainingPlan, number: PlanId,
@@ -105,12 +111,15 @@ class PlanRun:
         self._own_rows: tuple[Tensors, Tensors] = ((), ())
         self._loss, self._counted, self._rows = 0.0, 0.0, 0
         self._clock, self._begun, self._steps = _Clock(), False, False
+        self.fate, self._saved = '', None
 
-    def begin(self, moved: list[Move], given: Mapping[int, str]) -> None:
+    def begin(self, moved: list[Move], given: Mapping[int, str],
+              saved: int | None = None) -> None:
         """
         Meet the others, move layers, and take the state of the tag.
 
-        `given` are the digests of the layers that come from the trainer.
+        `given` are the digests of the layers that come from the trainer, `saved` is the round of
+        the best weights that it has, None where it keeps none.
         """
         device, settings = self._device, self._device.settings
         device.snapshots.forget(after=self.round)
@@ -144,7 +153,28 @@ class PlanRun:
             held = device.snapshots.kept[self.round]
             stage.restore({name: tensor for layer in own
                            for name, tensor in held[layer].items()})
-        self.stage, self._begun = stage, True
+        self.stage, self._begun, self._saved = stage, True, saved
+        if device.task.validate_every:
+            self._agree_on_best()
+
+    def _agree_on_best(self) -> None:
+        """Have all devices know what is best so far; it goes with the first layer."""
+        first = self._plan.stages[0]
+        own = self._device.snapshots.kept.get(self.round, {}).get(0, {}) \
+            if self._device.name == first.devices[0] and self.round else {}
+        known = BestSoFar.of(own).tensor if BEST in own else torch.zeros(3, dtype=torch.float64)
+        self._groups[0].total(known)
+        if known.any():
+            self.stage.best = BestSoFar.of({BEST: known})
+        self._look_at_best()
+
+    def _look_at_best(self) -> None:
+        """Stop here where the trainer is to take these weights, or better ones do not come."""
+        best, saved = self.stage.best, self._saved
+        self.fate = SETTLED if best.ends(self._device.task) else \
+            IMPROVED if saved is not None and 0 < best.round == self.round != saved else ''
+        if self.fate:
+            self.stop_at = self.round
 
     def _pieces(self, layers: Sequence[int]) -> list[list[int]]:
         """Return layers in pieces that are packed at once: a copy of all would take as much."""
@@ -206,14 +236,21 @@ class PlanRun:
                         f'{figures["loss"]:g} and the norm of all gradients {figures["norm"]:g}')
             else:
                 with self._taking('U'):
-                    self._steps = True
+                    self._steps = True  # until this round's validation is over, too
                     self.stage.step(self.round, figures['norm'])
-                    self._steps = False
-        self.round += 1
+        seconds, judged = time.monotonic() - begun, None
+        if task.validates(self.round):
+            judged = Validation(self._device.name, self._plan, self._groups[0], self.stage,
+                                self._taking).run(self.round, self._device.before)
+            self.stage.best = self.stage.best.after(_score(task, judged), self.round + 1)
+        self.round, self._steps = self.round + 1, False
         self._device.report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
-                             **figures, 'seconds': time.monotonic() - begun})
+                             **figures, 'seconds': seconds, 'validation': judged})
+        if judged is not None:
+            self._look_at_best()
         self._due = self._due or self.round % self._device.settings.every == 0
-        if self._due and not self._copying and self.round < self._device.task.rounds:
+        if self._due and not self._copying and self.round < min(self._device.task.rounds,
+                                                                self.stop_at):
             self._due = False
             self._copied_before()
             self._snapshot()
@@ -614,6 +651,15 @@ class PlanRun:
         """Wait for the end of what is copied; its waits have ends."""
         if self._copy is not None:
             self._copy.join()
+
+
+def _score(task: TrainingTask, judged: Mapping[str, Any]) -> float:
+    """Return what is to be high; TaskError where there is no accuracy."""
+    if task.best_by == 'loss':
+        return -float(judged['loss'])
+    if judged['accuracy'] is None:
+        raise TaskError(NO_CLASSES)
+    return float(judged['accuracy'])
 
 
 def _joined(parts: Tensors, samples: Sequence[int]) -> torch.Tensor:

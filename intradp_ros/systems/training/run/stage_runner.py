@@ -4,13 +4,15 @@
 """
 One stage on one device: its layers, their optimiser, and passes over grains with autograd.
 
-State has names: `p:` parameters, `b:` statistics of batch norm, `o:` what the optimiser keeps.
+State has names: `p:` parameters, `b:` statistics of batch norm, `o:` what the optimiser keeps,
+`v:best` what validations found, which goes with the first layer.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import inf
 
 import torch
 
@@ -18,6 +20,7 @@ from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.training.base.structure import rows_apart, Tensors
 from intradp_ros.systems.training.base.task import draw_seed, TaskError, TrainingTask
 from intradp_ros.systems.training.base.user_code import drawing, Watch
+from intradp_ros.systems.training.layers.judgement import BEST, BestSoFar, right_answers
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.loss_watch import check_read, readable_tensors
 from intradp_ros.systems.training.layers.parameter_hooks import ParameterHooks
@@ -68,6 +71,7 @@ class StageRunner:
         self._readable = readable_tensors(task, graph) if last == len(graph.layers) else {}
         self._kept: dict[int, _Kept] = {}
         self.statistics: dict[str, dict[int, torch.Tensor]] = {}
+        self.best = BestSoFar()
 
     def _buffer(self, name: str) -> torch.Tensor:
         return self.module.get_buffer(name)
@@ -146,6 +150,31 @@ class StageRunner:
         return tuple(None if x.grad is None else self._device.give(x.grad)
                      for x in kept.inputs if x.requires_grad)
 
+    def evaluate(self, rows: Sequence[int], inputs: Tensors) -> Tensors:
+        """Return what leaves in eval mode, for grains of so many rows; nothing here changes."""
+        one = Pass(self.task.seed, 0, range(len(rows)), rows, None, self.task.freeze_norms,
+                   evaluating=True)
+        with torch.no_grad():
+            outputs = run_pass(self.module, [self._device.take(x) for x in inputs], one,
+                               apart=self.graph.apart)
+        return tuple(map(self._device.give, outputs))
+
+    def judged(self, rows: Sequence[int], outputs: Tensors, targets: Tensors) -> list[float]:
+        """Return sums of losses, counts and right answers; without classes the last is -inf."""
+        plain, found = replace(self.task, autocast=None), [0.0, 0.0, 0.0]
+        both, alone = self.graph.interface, self.graph.loss_apart
+        pieces = zip(rows_apart(outputs, rows), rows_apart(targets, rows)) if alone else \
+            [(outputs, targets)]
+        with torch.no_grad():
+            for some, wanted in pieces:
+                losses, counts = self.graph.losses(plain, some, wanted)
+                right = right_answers(both.outputs.filled([some[k] for k in both.order]),
+                                      both.targets.filled(wanted))
+                found[0] += float(losses.double().sum())
+                found[1] += float(counts.sum())
+                found[2] += -inf if right is None else right
+        return found
+
     def begin(self) -> None:
         """Begin a round, or begin it again: nothing is summed yet."""
         self._kept.clear()
@@ -208,6 +237,8 @@ class StageRunner:
             return tensor.detach().to('cpu', copy=True)
         found = {f'p:{name}': copied(p) for name, p in self.parameters.items()}
         found |= {f'b:{name}': copied(b) for name, b in self.buffers.items()}
+        if self.task.validate_every:
+            found[BEST] = self.best.tensor
         for name, parameter in self.parameters.items():
             kept = self.optimiser.state.get(parameter, {}) if self.optimiser else {}
             for key, value in kept.items():
@@ -261,7 +292,7 @@ def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:
     """Return the beginnings of the names of a layer's state."""
     one = graph.layers[layer]
     return (*(f'p:{n}' for n in one.parameters), *(f'b:{n}' for n in one.buffers),
-            *(f'o:{n}:' for n in one.parameters))
+            *(f'o:{n}:' for n in one.parameters), *([] if layer else [BEST]))
 
 
 def by_layer(graph: LayerGraph, state: State) -> dict[int, dict[str, torch.Tensor]]:

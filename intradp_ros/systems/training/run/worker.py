@@ -7,8 +7,10 @@ What trains on a device: takes orders, runs rounds of a plan, and reports.
 It is a process of its own (or a thread, in tests), so that the device's heartbeats never stall
 and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line::
 
-    plan       {plan: [term, epoch], tag, what, moves, given}   begin at a tag; the plan before is
-                                                         dropped; given: digests of the trainer's
+    plan       {plan: [term, epoch], tag, what, moves, given, best}   begin at a tag; the plan
+                                                         before is dropped; given: digests of the
+                                                         trainer's; best: round of its best
+                                                         weights, null: it keeps none
     meet       {plan, label, key, value, port, place, device}   what another device says of itself
     committed  {tag}                                     no one rolls back behind this tag
     stop       {}                                        all leave the plan after one round
@@ -16,9 +18,11 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
     attend     {host, port, address, seat, timeout, every}   another trainer
     end        {}
 
-    ready {plan} | round {plan, round, loss, norm, samples, seconds} | replicated {plan, tag}
+    ready {plan} | replicated {plan, tag}
+    round {plan, round, loss, norm, samples, seconds, validation}
     idle  {plan, round, error, fate, peer, cut, held}    the plan has ended here, and why; fate:
-                                                         failed here, or diverged everywhere
+                                                         failed here, or diverged everywhere;
+                                                         improved, settled (`plan_run.py`)
     meet   {plan, label, key, value, port, place}        where this device listens
     collected {key, digest}                              the state was brought
     joined {seat, held}                                  the orders of that trainer are taken
@@ -139,13 +143,15 @@ class Worker:
         error, fate, peer, cut = '', '', '', list[str]()
         try:
             run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']],
-                      {int(layer): str(digest) for layer, digest in order['given'].items()})
+                      {int(layer): str(digest) for layer, digest in order['given'].items()},
+                      order['best'])
             device.report({'report': 'ready', 'plan': number})
             while run.round < run.stop_at:
                 self._hear()
                 if run.round < run.stop_at:
                     run.play()
             run.finish()
+            fate = run.fate
         except _LetGo:
             pass
         except (GroupError, TornError) as failure:

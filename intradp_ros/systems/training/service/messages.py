@@ -92,6 +92,17 @@ def _digests(value: Any) -> dict[int, str]:
     return {_count(int(layer)): _digest(digest) for layer, digest in value.items()}
 
 
+def _validation(value: Any) -> dict[str, Any] | None:
+    return None if value is None else {
+        'loss': _number(value['loss']), 'samples': _count(value['samples']),
+        'accuracy': None if value['accuracy'] is None else _number(value['accuracy']),
+        'seconds': _seconds(value['seconds'])}
+
+
+def _best(value: Any) -> int | None:
+    return None if value is None else _count(value)
+
+
 def _flag(value: Any) -> bool:
     return value is True
 
@@ -139,7 +150,7 @@ _REPORTS: Mapping[str, Fields] = {
     'beat': {'ready': _flag},
     'ready': {'plan': _plan},
     'round': {'plan': _plan, 'round': _count, 'loss': _number, 'norm': _number,
-              'samples': _count, 'seconds': _seconds},
+              'samples': _count, 'seconds': _seconds, 'validation': _validation},
     'replicated': {'plan': _plan, 'tag': _count},
     'idle': {'plan': _plan, 'round': _count, 'error': _text, 'fate': _short, 'peer': _text,
              'cut': _names, 'held': _held},
@@ -150,7 +161,7 @@ _REPORTS: Mapping[str, Fields] = {
 }
 _ORDERS: Mapping[str, Fields] = {
     'plan': {'plan': _plan, 'tag': _count, 'what': _training_plan, 'moves': _moves,
-             'given': _digests},
+             'given': _digests, 'best': _best},
     'meet': {**_MEET, 'device': _text},
     'committed': {'tag': _count},
     'stop': {},

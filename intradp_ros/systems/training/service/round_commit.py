@@ -23,6 +23,7 @@ from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError, PlanId
 from intradp_ros.systems.training.plan.training_plan import DataGoneError, Planner, TrainingPlan
+from intradp_ros.systems.training.run.plan_run import IMPROVED, SETTLED
 from intradp_ros.systems.training.run.snapshots import INITIAL, Move, moves, rollback_tag
 
 #: Beyond so many strikes the time for which a device is left out doubles no more.
@@ -43,7 +44,7 @@ MOST_FUTILE = 10
 
 
 #: What is kept of the report of each round.
-FIGURES = ('loss', 'norm', 'samples', 'seconds')
+FIGURES = ('loss', 'norm', 'samples', 'seconds', 'validation')
 
 
 class Phase(enum.Enum):
@@ -101,7 +102,9 @@ class RoundCommit:
     then, and by what: others go on without them, but what fails on all, such as a sample that
     cannot be read, ends the training.  With `rescues` it pauses where only the faulty still have
     the newest state, of the tag `rescue`, so that it can be collected before others go on.
-    `diverged` says how it went wrong in all of them.
+    `diverged` says how it went wrong in all of them.  `best` is the round of the best weights that
+    the trainer has, None where it keeps none: it pauses where devices have better ones, and is
+    done where they wait no longer for such.  A validation takes as long as `validated` rounds.
     """
 
     rounds: int
@@ -122,7 +125,7 @@ class RoundCommit:
     stepped: dict[str, int] = field(default_factory=dict)
     replicated: dict[str, int] = field(default_factory=dict)
     ready: set[str] = field(default_factory=set)
-    figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    figures: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     recoveries: list[Recovery] = field(default_factory=list)
     committed: int = 0
     safe: int = 0
@@ -141,6 +144,8 @@ class RoundCommit:
     rescues: bool = False
     rescue: int | None = None
     diverged: str = ''
+    best: int | None = None
+    validated: int = 0
     losses: dict[str, int] = field(default_factory=dict)
     since: float = 0.0
 
@@ -230,7 +235,7 @@ class RoundCommit:
             self.held[device] = {int(tag): layers for tag, layers in report['held'].items()
                                  if told <= int(tag) <= self.rounds}  # older ones go by an order
         if kind == 'round' and 0 <= int(report['round']) < self.rounds:
-            self.figures[int(report['round'])] = {name: report[name] for name in FIGURES}
+            self.figures[int(report['round'])] = {name: report.get(name) for name in FIGURES}
         if PlanId(*report['plan']) != self.number or device not in self.alive:
             return []
         if kind == 'ready':
@@ -258,7 +263,8 @@ class RoundCommit:
             if self.phase is Phase.PAUSED and not self.paused:
                 return self._plan_anew(now)
         if self.phase is not Phase.ENDING or self.plan is None or \
-                now - self.since < self.patience + ENDING_ROUNDS * self._round_seconds():
+                now - self.since < self.patience + (
+                    ENDING_ROUNDS + self.validated) * self._round_seconds():
             return []
         for device in sorted(self.within):
             self.alive.discard(device)
@@ -312,6 +318,8 @@ class RoundCommit:
         self.within.discard(device)
         if report.get('fate') == 'diverged':
             self.diverged = report['error']
+        if report.get('fate') == SETTLED and not report['error']:
+            self.rounds = min(self.rounds, int(report['round']))
         if self.phase is Phase.TRAINING:
             self.phase, self.since = Phase.ENDING, now
         return self._ended(now)
@@ -334,6 +342,9 @@ class RoundCommit:
             return []
         if self.diverged:
             return self._fail(self.diverged)
+        if self.reached is not None and any(
+                report.get('fate') == IMPROVED for report in self.idle.values()):
+            self.paused = True
         if self.paused:
             self.phase = Phase.PAUSED
             return []
@@ -426,7 +437,7 @@ class RoundCommit:
         self.stepped = dict.fromkeys(made.participants, tag)
         self.replicated, self.safe = {}, min(self.safe, tag)
         return [Order(name, {'order': 'plan', 'plan': self.number, 'tag': tag,
-                             'what': made.to_json(),
+                             'what': made.to_json(), 'best': self.best,
                              'moves': [[m.source, m.target, m.layers] for m in moved]})
                 for name in made.participants]
 

@@ -107,7 +107,9 @@ class RoundLog:
             'loss': _finite(figures['loss']), 'gradient_norm': _finite(figures['norm']),
             'rate': None if self._rate is None else _finite(self._rate * factor),
             'seconds': figures['seconds'], 'samples': figures['samples'], 'plan': str(plan),
-            'devices': list(plan.participants), 'recoveries': len(commit.recoveries)}
+            'devices': list(plan.participants), 'recoveries': len(commit.recoveries),
+            **{f'check_{name}': value if value is None else _finite(value)
+               for name, value in (figures['validation'] or {}).items()}}
 
 
 def _rate_of(task: TrainingTask) -> float | None:

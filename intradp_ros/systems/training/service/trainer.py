@@ -23,6 +23,7 @@ from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.exchange import Exchange, given_key
 from intradp_ros.systems.training.run.snapshots import pack, pieces_of, TOGETHER, TRAINER, unpack
 from intradp_ros.systems.training.run.stage_runner import by_layer
+from intradp_ros.systems.training.run.validation import parts_of
 from intradp_ros.systems.training.service.round_commit import Order, Phase, RoundCommit
 
 #: Seconds without a sign of life after which a device counts as lost.
@@ -304,7 +305,8 @@ def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout:
     """
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
     trainer = Trainer(RoundCommit(task.rounds, len(graph.layers), sizes, planner,
-                                  2 * timeout + 2, waits=waits), exchange, beats=True,
+                                  2 * timeout + 2, waits=waits,
+                                  best=0, validated=parts_of(task)), exchange, beats=True,
                       progress=progress)
     if base is not None:
         trainer.start_from(base.round, by_layer(graph, base.state))

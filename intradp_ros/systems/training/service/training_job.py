@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 import statistics
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
 from intradp_ros.systems.training.base.task import TaskError
 from intradp_ros.systems.training.layers.checkpoint import (
+    best_of,
     check_fits,
     Checkpoint,
     newest_checkpoint,
@@ -32,6 +33,7 @@ from intradp_ros.systems.training.layers.checkpoint import (
     whole_state,
     write_checkpoint,
 )
+from intradp_ros.systems.training.layers.judgement import BestSoFar
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.replanning import replanner
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan
@@ -90,7 +92,8 @@ class Progress:
     """
     Where a training stands; joules are modelled, None where no device's power is known.
 
-    `trouble` is why nothing could be saved when it was last tried, '' where that was written.
+    `trouble` is why nothing could be saved when it was last tried, '' where that was written;
+    `validation` is the newest one.
     """
 
     state: str
@@ -103,16 +106,21 @@ class Progress:
     devices: int
     lost: tuple[str, ...]
     trouble: str = ''
+    validation: Mapping[str, float | None] | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a training left: `done` unless it was stopped before its last round."""
+    """
+    What a training left: `done` unless it was stopped before its last round.
+
+    `best` is the round of the best weights, which `best_of` the checkpoint has; 0 without any.
+    """
 
     done: bool
     round: int
     resumed_from: int
-    figures: Mapping[int, Mapping[str, float]]
+    figures: Mapping[int, Mapping[str, Any]]
     plans: Sequence[tuple[int, TrainingPlan]]
     recoveries: Sequence[Recovery]
     seconds: float
@@ -120,6 +128,7 @@ class Outcome:
     checkpoint: Path
     digest: str
     state: Mapping[str, torch.Tensor] = field(repr=False)
+    best: int = 0
 
 
 class Stopped(Exception):  # noqa: N818
@@ -188,9 +197,11 @@ class TrainingJob:
         self._state: Mapping[str, torch.Tensor] = {}
         self._shown: tuple[object, ...] = ()
         self._loss = float('nan')
+        self._validation: Mapping[str, float | None] | None = None
         self._fleet: Fleet | None = None
         self._failed = 0
         self._base: Checkpoint | None = None
+        self._best: Checkpoint | None = None  # that is to be written
         self._valid = False  # what is in the file
         self._log = RoundLog(prepared.task, [MetricsFile(options.metrics, options.resume)]
                              if options.metrics else [])
@@ -282,6 +293,8 @@ class TrainingJob:
 
     def _train(self, fleet: Fleet) -> Outcome:
         self._fleet, trainer = fleet, fleet.trainer
+        if not self._options.resume:
+            best_of(self._options.checkpoint).unlink(missing_ok=True)  # of a training before
         trainer.commit.rescues = True
         while True:
             trainer.run(until=lambda commit: commit.phase is Phase.PAUSED)
@@ -342,6 +355,7 @@ class TrainingJob:
         assert self._fleet is not None
         trainer, self._tried_at = self._fleet.trainer, number
         trainer.start_from(number, by_layer(prepared.graph, state))
+        trainer.commit.best = number  # where it is better than all before, it is here from now on
         while True:
             try:
                 self._write(state, number)
@@ -361,10 +375,15 @@ class TrainingJob:
     def _write(self, state: Mapping[str, torch.Tensor], number: int) -> None:
         task, prepared = self._prepared.task, self._prepared
         path = self._options.checkpoint
-        self._digest = write_checkpoint(path, Checkpoint(
+        made = Checkpoint(
             whole_state(task, state), self._options.called or prepared.name, number, task.seed,
-            task.batch, self._loss, len(task.data), self._options.training),
-            keep=self._valid or _is_checkpoint(path))
+            task.batch, self._loss, len(task.data), self._options.training)
+        if BestSoFar.of(state).round == number:
+            self._best = made
+        self._digest = write_checkpoint(path, made, keep=self._valid or _is_checkpoint(path))
+        if self._best is not None:
+            write_checkpoint(best_of(path), self._best)
+            self._best = None
         self._state, self._saved_at, self._valid = state, number, True
 
     def _look(self, commit: RoundCommit) -> None:
@@ -388,7 +407,9 @@ class TrainingJob:
             self._joules += (commit.committed - self._counted) * (self._round_joules or 0.0)
         self._counted = commit.committed
         if commit.committed and commit.committed - 1 in commit.figures:
-            self._loss = float(commit.figures[commit.committed - 1]['loss'])
+            newest = commit.figures[commit.committed - 1]
+            self._loss = float(newest['loss'])
+            self._validation = newest['validation'] or self._validation
         state = 'training' if commit.phase is Phase.TRAINING else 'planning anew'
         if self._asked or commit.committed >= commit.rounds:
             state = 'saving'
@@ -416,7 +437,8 @@ class TrainingJob:
             state, number, task.rounds, self._loss,
             task.batch / statistics.median(recent) if recent else 0.0,
             None if self._round_joules is None else self._joules,
-            str(commit.plan) if commit.plan else '', len(commit.alive), lost, trouble)
+            str(commit.plan) if commit.plan else '', len(commit.alive), lost, trouble,
+            self._validation)
         shown = state, number, progress.plan, progress.devices, lost, trouble
         if shown != self._shown:
             self._shown = shown
@@ -426,7 +448,8 @@ class TrainingJob:
         return Outcome(done, self._saved_at, self._from, dict(commit.figures), self._plans,
                        commit.recoveries, time.monotonic() - self._begun,
                        None if self._round_joules is None else self._joules,
-                       self._options.checkpoint, self._digest, self._state)
+                       self._options.checkpoint, self._digest, self._state,
+                       BestSoFar.of(self._state).round)
 
 
 def steady(planner: Planner) -> Planner:
