@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.cli.arguments import file_of
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_picture
@@ -29,6 +30,7 @@ from intradp_ros.cli.train_task import (
     show_trial,
 )
 from intradp_ros.core.atomic_write import sole_writer
+from intradp_ros.core.json_text import read_json
 from intradp_ros.profiling.machine import available_cores
 from intradp_ros.report.training_plot import draw_training
 from intradp_ros.systems.training.base.task import described, TaskError
@@ -37,6 +39,7 @@ from intradp_ros.systems.training.layers.judgement import judge
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.round_limits import plan_limit
+from intradp_ros.systems.training.plan.training_plan import parse_plan, TrainingPlan
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Recovery
@@ -65,6 +68,7 @@ EPILOG = """\
 examples:
   intradp train run mytask.py:task --fleet config/fleet.yaml
   intradp train run mytask.py:task --fleet config/fleet.yaml --resume
+  intradp train run mytask.py:task --fleet config/fleet.yaml --plan plan.json
   intradp train run intradp_ros.systems.training.shapes:shapes -o shapes.safetensors
 
 exit status: 0 trained, 1 training came to nothing, 130 ended by Ctrl-C with a checkpoint"""
@@ -84,6 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument('--resume', action='store_true', help='go on from the checkpoint')
     which.add_argument('--overwrite', action='store_true',
                        help='begin anew, and replace a checkpoint that is there')
+    parser.add_argument('--plan', type=file_of(plan_of_file), metavar='FILE',
+                        help='plan from `intradp train plan -o`, for the same task and fleet, to '
+                             'begin with (default: planned here)')
     parser.add_argument('--save-every', type=int, default=200, metavar='ROUNDS',
                         help='save the checkpoint meanwhile, too (default %(default)s; 0: only at '
                              'the end)')
@@ -115,7 +122,9 @@ def run(args: argparse.Namespace) -> int:
             factor = _slow_down(args, prepared)
             if factor is not None:
                 prepared = prepared.emulated(1.0)
-            show_devices(devices_of(prepared, prepared.runnable(prepared.best())),
+            first = plan_of_file(args.plan) if args.plan else None
+            show_devices(devices_of(prepared, prepared.given(first) if first else
+                                    prepared.runnable(prepared.best())),
                          'What a round takes of each device (modelled)', out)
             if factor is not None:
                 prepared = prepared.emulated(factor)
@@ -123,7 +132,8 @@ def run(args: argparse.Namespace) -> int:
             job = TrainingJob(prepared, JobOptions(
                 checkpoint, args.save_every, args.resume, factor,
                 Settings(timeout=args.timeout, device=args.device), called=args.task,
-                metrics=args.metrics),
+                threads=args.threads, metrics=args.metrics,
+                plan=prepared.given(first) if first else None),
                 lambda now: heard(now))
         except (ValueError, GroupError) as error:
             raise CommandError(str(error)) from error
@@ -148,6 +158,11 @@ def run(args: argparse.Namespace) -> int:
         _show(data, out)
         out.result(data)
     return INTERRUPTED if interrupted else 0
+
+
+def plan_of_file(path: Path) -> TrainingPlan:
+    """Return the plan of a file; ValueError or OSError if there is none."""
+    return parse_plan(read_json(path))
 
 
 def _checkpoint(args: argparse.Namespace) -> Path:

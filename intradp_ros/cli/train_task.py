@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.arguments import existing_file
+from intradp_ros.cli.arguments import existing_file, whole
 from intradp_ros.cli.output import Output, percent, plain, size, table
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
@@ -32,6 +32,8 @@ def add_task(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--device', default='cpu', metavar='NAME',
                         help='what this machine computes on: cpu (default), a device of PyTorch '
                              'such as cuda, or auto (cuda where there is one)')
+    parser.add_argument('--threads', type=whole(1, 256), default=1, metavar='N',
+                        help='CPU threads of each process (default 1)')
     parser.add_argument('--images', action='append', default=[], metavar='DEVICE=SHARE',
                         help='the share of the data that lies on a device, or how many samples: '
                              'the first of them on the device that is named first; others get '
@@ -48,7 +50,7 @@ def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
         If the task, the fleet or a share makes no sense.
 
     """
-    prepare_process(1)
+    prepare_process(args.threads)
     topology = read_fleet(args.fleet).topology if args.fleet else \
         Topology((Device('here'),), (), {})
     images = read_images(args.images)
@@ -119,7 +121,10 @@ def trial_of(prepared: Prepared) -> dict[str, Any]:
 
 def show_trial(prepared: Prepared, out: Output) -> None:
     """Print what is not trained, and what looks at several samples and so goes by grain."""
-    found, grain = trial_of(prepared), prepared.task.grain
+    found, task, grain = trial_of(prepared), prepared.task, prepared.task.grain
+    out.show(f'{task.rounds} rounds of {task.batch} samples '
+             f'({task.rounds * task.batch / len(task.data):.3g} epochs), in grains of {grain} and '
+             f'{task.micro_batches} micro-batches')
     if names := found['frozen']:
         out.show(plain(f'frozen (requires_grad=False): {_few(names)}'))
     if names := found['unreached']:

@@ -151,6 +151,18 @@ def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys
     alone = train_alone(load_task(f'{folder}/mytask.py:whole'))
     assert difference(load_file(folder / 'parted.safetensors'), alone) < 1e-10
     capsys.readouterr()
+    (folder / 'given.json').write_text(json.dumps({**found['plan'], 'stages': [
+        {'first': 0, 'last': 2, 'shares': [['rover', 3]]},
+        {'first': 2, 'last': found['layers'], 'shares': [['dock', 3]]}], 'of_round': False}))
+    run = ['train', 'run', task, *words, '--real', '--json', '-o', f'{folder}/given.safetensors',
+           '--plan', f'{folder}/given.json', '--threads', '2']
+    assert main(run) == 0
+    [used] = json.loads(capsys.readouterr().out)['plans']
+    assert used['plan'].startswith('0-1: rover(3) | 2-')
+    assert difference(load_file(folder / 'given.safetensors'), alone) < 1e-10
+    (folder / 'given.json').write_text(json.dumps({**found['plan'], 'grains': 9}))
+    assert main([*run, '--overwrite']) == 2
+    assert 'another task or other data' in ' '.join(capsys.readouterr().err.split())
     assert main(['train', 'plan', task, *words[:2], '--images', 'dock=20', '--images',
                  'rover=41']) == 2
     assert 'the data are 60 samples, but 61 lie on devices' in capsys.readouterr().err

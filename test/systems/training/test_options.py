@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 import math
 
 import pytest
@@ -13,6 +14,7 @@ from training_fleet import difference, fixed, make_task, sgd, train
 from training_models import train_alone_drawing
 
 from intradp_lab.training.one_process import train_alone
+from intradp_ros.systems.training.base.task import TaskError
 from intradp_ros.systems.training.layers.layer_capture import capture
 
 DEVICES = ('a', 'b', 'c')
@@ -57,3 +59,18 @@ def test_mixed_precision_is_that_of_one_process_however_many_grains_a_device_has
     assert {value.dtype for name, value in state.items() if name[:2] in ('p:', 'o:')} == {
         torch.float32}
     assert difference(state, alone) < 1e-5 < difference(state, whole)
+
+
+def test_epochs_grains_and_micro_batches_may_be_left_to_the_task() -> None:
+    """What is chosen depends on the batch alone, so that no plan changes the result."""
+    made = replace(make_task('small', sgd), batch=36, grain=0, micro_batches=0, rounds=0,
+                   epochs=1.5)
+    assert (made.grain, made.micro_batches, made.rounds) == (9, 4, 4), '1.5 x 90 of 36 samples'
+    assert replace(made, rounds=7).rounds == 7
+    for batch in range(1, 90):
+        chosen = replace(made, batch=batch, grain=0, micro_batches=0)
+        assert 1 <= chosen.grain <= 16 and 1 <= chosen.micro_batches <= chosen.grains
+        assert len(chosen.grain_rows(chosen.grains - 1)) > 1 or batch == 1, 'as batch norm needs'
+    for wrong in ({'epochs': 2.0}, {'rounds': 0}, {'rounds': 0, 'epochs': -1.0}):
+        with pytest.raises(TaskError, match='rounds'):
+            replace(made, **wrong)

@@ -33,6 +33,8 @@ from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.systems.training.base.structure import rows_of, tensors_of
 
 MOST_SAMPLES = 1 << 20
+#: Samples of a grain, and micro-batches, where a task does not say.
+GRAINS, MICRO_BATCHES = (8, 16), 4
 CPU = torch.device('cpu')
 #: The environment variable that names the device on which a factory makes its task, where it is
 #: to train; not set where it is only planned for.
@@ -130,7 +132,11 @@ class TrainingTask:
         From named parameters to their optimiser, with groups as you like (weight decay).  Each
         stage makes one of its own, so each parameter must be stepped on its own.
     batch, grain, micro_batches
-        Samples of a round and of a grain; the micro-batches that a round is dealt in.
+        Samples of a round and of a grain; the micro-batches that a round is dealt in.  Grains
+        and micro-batches that are not given (0) are chosen by the batch alone: the result does
+        not depend on the plan.
+    rounds, epochs
+        Steps in all, or passes over the data, which become rounds.
     clip
         Largest norm of all gradients together; longer ones are scaled down to it.
     schedule
@@ -159,9 +165,9 @@ class TrainingTask:
     optimiser: Callable[[Sequence[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
     data: Data
     batch: int
-    grain: int
-    micro_batches: int
-    rounds: int
+    grain: int = 0
+    micro_batches: int = 0
+    rounds: int = 0
     seed: int = 0
     clip: float | None = None
     schedule: Callable[[int], float] | None = None
@@ -171,6 +177,7 @@ class TrainingTask:
     validate_every: int = 0
     best_by: str = 'loss'
     patience: int | None = None
+    epochs: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -191,6 +198,7 @@ class TrainingTask:
                                     if what == 'loss' else 'write one from named parameters to '
                                     'their optimiser, such as lambda named: '
                                     'torch.optim.SGD([p for _, p in named], lr=0.01)'))
+        self._choose()
         if not 1 <= self.grain <= self.batch <= min(len(self.data), MOST_SAMPLES):
             raise TaskError(f'a round takes {self.batch} samples of {len(self.data)} in grains of '
                             f'{self.grain}: choose 1 <= grain <= batch <= samples')
@@ -198,7 +206,8 @@ class TrainingTask:
             raise TaskError(f'{self.grains} grains make 1 to {self.grains} micro-batches, not '
                             f'{self.micro_batches}')
         if self.rounds < 1:
-            raise TaskError(f'training takes 1 round or more, not {self.rounds}')
+            raise TaskError(f'training takes 1 round or more, not {self.rounds}: give the task '
+                            'rounds or epochs')
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise TaskError(f'gradients are clipped to a norm above 0, not {self.clip}')
         if self.validate_every < 0 or self.patience is not None and self.patience < 1 or \
@@ -213,6 +222,20 @@ class TrainingTask:
             raise TaskError(f'patience={self.patience} counts validations: give the task '
                             'validate_every, too')
 
+    def _choose(self) -> None:
+        """Set what is not given, and epochs as rounds."""
+        if self.epochs:
+            if self.rounds or not 0 < self.epochs < math.inf or self.batch < 1:
+                raise TaskError(f'epochs={self.epochs}: give a task epochs, above 0, or rounds '
+                                f'(it has {self.rounds})')
+            object.__setattr__(self, 'rounds', max(1, math.ceil(
+                self.epochs * len(self.data) / self.batch)))
+            object.__setattr__(self, 'epochs', 0.0)  # so that `replace` may give others
+        if not self.grain and self.batch >= 1:
+            object.__setattr__(self, 'grain', grain_of(self.batch))
+        if not self.micro_batches and self.grain >= 1:
+            object.__setattr__(self, 'micro_batches', min(MICRO_BATCHES, self.grains))
+
     @property
     def grains(self) -> int:
         """Return the grains of a round."""
@@ -226,6 +249,13 @@ class TrainingTask:
     def grain_rows(self, grain: int) -> range:
         """Return the rows of a grain in its round; the last grain may be short."""
         return range(grain * self.grain, min((grain + 1) * self.grain, self.batch))
+
+
+def grain_of(batch: int) -> int:
+    """Return the samples of a grain for a batch: few, and such that the last one is full."""
+    least, most = (min(count, batch) for count in GRAINS)
+    return max(range(least, most + 1), key=lambda grain: (
+        batch % grain == 0, batch % grain, -grain))
 
 
 def losses_of(task: TrainingTask, outputs: Any, targets: Any,
@@ -331,8 +361,7 @@ def load_task(name: str) -> TrainingTask:
         raise TaskError(f'{name} raised {described(error)}') from error
     if not isinstance(made, TrainingTask):
         raise TaskError(f'{name} returned {type(made).__name__}, not a TrainingTask: return '
-                        'TrainingTask(module, loss, optimiser, data, batch=..., grain=..., '
-                        'micro_batches=..., rounds=...)')
+                        'TrainingTask(module, loss, optimiser, data, batch=..., epochs=...)')
     return made
 
 

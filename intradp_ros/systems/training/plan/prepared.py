@@ -10,6 +10,9 @@ from functools import cached_property, partial
 import hashlib
 import math
 
+import torch
+
+from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import device_name, release_memory
 from intradp_ros.schedule.event_simulator import simulate, Simulation
@@ -30,6 +33,7 @@ from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan, HybridStag
 from intradp_ros.systems.training.plan.hybrid_planner import plan_round
 from intradp_ros.systems.training.plan.replanning import (
     costs_of,
+    data_of,
     entering,
     layer_calls,
     linear,
@@ -40,7 +44,7 @@ from intradp_ros.systems.training.plan.replanning import (
 )
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
 from intradp_ros.systems.training.plan.round_tasks import round_tasks
-from intradp_ros.systems.training.plan.training_plan import MOST_DATA, TrainingPlan
+from intradp_ros.systems.training.plan.training_plan import MOST_DATA, MOST_SECONDS, TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,31 @@ class Prepared:
     def runnable(self, plan: HybridPlan) -> TrainingPlan:
         """Return the plan that workers run; PlanError if shares are not whole grains."""
         return runnable(self.costs, plan.stages, self.task)
+
+    def given(self, plan: TrainingPlan) -> TrainingPlan:
+        """
+        Return a plan of before with the seconds that it takes now.
+
+        Raises
+        ------
+        PlanError
+            If it is for another task, or for devices that are not there.
+
+        """
+        task = self.task
+        for what, has, wanted in (
+                ('layers', plan.layers, len(self.graph.layers)),
+                ('grains a round', plan.grains, task.grains),
+                ('micro-batches', plan.micro_batches, task.micro_batches),
+                ('samples where', plan.data, data_of(self.images, len(task.data)))):
+            if has != wanted:
+                raise PlanError(f'the plan is for another task or other data: it has {what}: '
+                                f'{has}, the task {wanted}. Make one by intradp train plan -o')
+        if gone := sorted({*plan.participants} - {*self.topology.names}):
+            raise PlanError(f'the plan needs {", ".join(gone)}, which the fleet has not: it has '
+                            f'{", ".join(self.topology.names)}. Give the same --fleet, or plan '
+                            'anew')
+        return replace(plan, seconds=min(self.played(self.stages(plan)).makespan, MOST_SECONDS))
 
     def stages(self, plan: TrainingPlan) -> tuple[HybridStage, ...]:
         """Return the stages of a plan that workers run, as they are priced."""
@@ -189,6 +218,7 @@ def _digest(task: TrainingTask, graph: LayerGraph) -> str:
     """Return what stands for all that layers cost: operators, shapes, optimiser, batch."""
     named = trained_parameters(task)
     text = [str(graph.root.graph), str(graph.cuts), str(task.optimiser(named)), str(task.batch),
-            str(task.grain), str(task.micro_batches), str(task.autocast), str(task.freeze_norms),
+            str(task.grain), str(task.micro_batches), f'{torch.get_num_threads()} threads',
+            str(task.autocast), str(task.freeze_norms),
             *(f'{name} {tuple(p.shape)} {p.dtype}' for name, p in named)]
     return hashlib.sha256('\n'.join(text).encode()).hexdigest()

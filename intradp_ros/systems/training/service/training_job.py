@@ -72,7 +72,7 @@ class JobOptions:
     rounds (0: only then).  With `resume` the job goes on from what is saved there.  With
     `slowed` each process takes the seconds of its device and sends at its rate: those of devices
     that are so many times as fast; joules are theirs.  Checkpoints have the number `training`.
-    Each round is a line of the file `metrics`.
+    Each round is a line of the file `metrics`.  The first plan is `plan`, where there is one.
     """
 
     checkpoint: Path
@@ -85,6 +85,7 @@ class JobOptions:
     called: str = ''
     training: int = 0
     metrics: Path | None = None
+    plan: TrainingPlan | None = None
 
 
 @dataclass(frozen=True)
@@ -252,8 +253,8 @@ class TrainingJob:
 
         """
         prepared, options = self._prepared, self._options
-        planner = steady(replanner(prepared.task, prepared.table, prepared.topology,
-                                   images=prepared.images))
+        planner = steady(beginning(options.plan, replanner(
+            prepared.task, prepared.table, prepared.topology, images=prepared.images)))
         try:
             with self._make(prepared, planner, options, self._look, self._base) as fleet:
                 try:
@@ -450,6 +451,15 @@ class TrainingJob:
                        None if self._round_joules is None else self._joules,
                        self._options.checkpoint, self._digest, self._state,
                        BestSoFar.of(self._state).round)
+
+
+def beginning(first: TrainingPlan | None, planner: Planner) -> Planner:
+    """Return a planner that begins with a plan, where all of its devices are there."""
+    def plan(devices: tuple[str, ...], before: TrainingPlan | None) -> TrainingPlan | None:
+        if first is not None and before is None and {*first.participants} <= {*devices}:
+            return first
+        return planner(devices, before)
+    return plan
 
 
 def steady(planner: Planner) -> Planner:
