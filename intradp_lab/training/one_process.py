@@ -22,6 +22,7 @@ from intradp_ros.systems.training.base.task import (
     call,
     losses_of,
     samples_of,
+    take_of_round,
     TrainingTask,
 )
 
@@ -70,7 +71,8 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
         for grain in order(list(range(task.grains))):
             for name, value in begun.items():
                 module.get_buffer(name).copy_(value)
-            inputs, targets = task.data.take([samples[k] for k in task.grain_rows(grain)])
+            inputs, targets = take_of_round(
+                task, number, [samples[k] for k in task.grain_rows(grain)])
             with autocast_of(task.autocast):
                 outputs = call(module, inputs)
             losses, counts = losses_of(task, outputs, targets, len(task.grain_rows(grain)))

@@ -14,8 +14,10 @@ from training_fleet import difference, fixed, make_task, sgd, train
 from training_models import train_alone_drawing
 
 from intradp_lab.training.one_process import train_alone
-from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.base.items import Items
+from intradp_ros.systems.training.base.task import draw_seed, take_of_round, TaskError
 from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.task_trial import try_task
 
 DEVICES = ('a', 'b', 'c')
 LOST = {'b': (4, 'B1')}
@@ -74,3 +76,24 @@ def test_epochs_grains_and_micro_batches_may_be_left_to_the_task() -> None:
     for wrong in ({'epochs': 2.0}, {'rounds': 0}, {'rounds': 0, 'epochs': -1.0}):
         with pytest.raises(TaskError, match='rounds'):
             replace(made, **wrong)
+
+
+def noisy(item: tuple[torch.Tensor, int], generator: torch.Generator) -> tuple[torch.Tensor, int]:
+    return item[0] + torch.randn(item[0].shape, generator=generator, dtype=item[0].dtype), item[1]
+
+
+def test_augmentation_draws_by_round_and_sample_on_any_plan_and_after_a_loss() -> None:
+    """Each round has others: the oracle draws each by its round's and sample's number alone."""
+    plain = make_task('cnn', sgd)
+    images, labels = plain.data.take(range(len(plain.data)))
+    pairs = list(zip(images[0], labels.tolist()))
+    task = replace(plain, data=Items(pairs, augment=noisy), batch=30)  # 3 rounds have each once
+    graph, alone = capture(task), train_alone(task)
+    inputs = [take_of_round(task, number, [5])[0][0] for number in (0, 0, 3)]
+    assert torch.equal(inputs[0], inputs[1]) and not torch.equal(inputs[0], inputs[2])
+    drawn = torch.Generator().manual_seed(draw_seed(task.seed, 4, 3, 5))
+    assert torch.equal(inputs[2][0], noisy(pairs[5], drawn)[0])
+    try_task(task)
+    _, state = train(task, DEVICES, fixed(len(graph.layers), task), LOST, graph=graph)
+    assert difference(state, alone) < 1e-10
+    assert difference(state, train_alone(plain)) > 1e-3

@@ -4,7 +4,7 @@
 """Samples of a torch Dataset (what has `__len__` and `__getitem__`), collated when needed."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, default_collate, IterableDataset
 
-from intradp_ros.systems.training.base.task import TaskError
+from intradp_ros.systems.training.base.task import AUGMENTED, draw_seed, TaskError
 
 Names = str | tuple[str, ...]
+#: Makes another item of one, as a generator draws.
+Augment = Callable[[Any, torch.Generator], Any]
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,14 @@ class Items:
 
     Of a dict, `targets` names what the loss gets, a dict where it names several; the module gets
     the others by name.  An item must be the same whenever it is taken: rounds may be played
-    again, and several devices take the same one.  So augmentation may draw by the item's number,
-    never at random.
+    again, and several devices take the same one.  What is to differ from round to round is made
+    by `augment`, of an item and a generator whose seed depends on the task's seed, the round and
+    the item's number alone: all that it draws, it draws by that generator.
     """
 
     dataset: Any
     targets: Names = 'labels'
+    augment: Augment | None = None
 
     def __post_init__(self) -> None:
         """See that samples have numbers; TaskError if not."""
@@ -43,9 +47,10 @@ class Items:
         """Return how many there are."""
         return len(self.dataset)
 
-    def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
-        """Return the inputs and targets of these samples, one row each."""
-        return _collated([self.dataset[int(k)] for k in samples], self.targets, samples)
+    def take(self, samples: Sequence[int], seeds: Sequence[int] = ()) -> tuple[Any, Any]:
+        """Return the inputs and targets of these samples, one row each, augmented by seeds."""
+        return _collated(_augmented([self.dataset[int(k)] for k in samples], samples, seeds,
+                                    self.augment), self.targets, samples)
 
 
 @dataclass(frozen=True)
@@ -63,25 +68,36 @@ class ItemsHere:
     total: int
     count: int | None = None
     targets: Names = 'labels'
+    augment: Augment | None = None
 
     def __len__(self) -> int:
         """Return how many there are on all devices."""
         return self.total
 
-    def take(self, samples: Sequence[int]) -> tuple[Any, Any]:
-        """Return the inputs and targets of samples that lie here, one row each."""
+    def take(self, samples: Sequence[int], seeds: Sequence[int] = ()) -> tuple[Any, Any]:
+        """Return the inputs and targets of samples that lie here, one row each, augmented."""
         here = len(self.dataset) if self.count is None else self.count
         if out := [k for k in samples if not self.first <= k < self.first + here]:
             raise TaskError(f'sample {out[0]} of {self.total} does not lie here, where those from '
                             f'{self.first} to {self.first + here - 1} do: say where the data lie '
                             'by --images')
-        return _collated([self.dataset[int(k) - self.first] for k in samples], self.targets,
-                         samples)
+        return _collated(_augmented([self.dataset[int(k) - self.first] for k in samples], samples,
+                                    seeds, self.augment), self.targets, samples)
 
     def examples(self, count: int) -> tuple[Any, Any]:
         """Return items that show shapes and types."""
-        return _collated([self.dataset[k % len(self.dataset)] for k in range(count)],
-                         self.targets, range(self.first, self.first + count))
+        samples = range(self.first, self.first + count)
+        return _collated(_augmented([self.dataset[k % len(self.dataset)] for k in range(count)],
+                                    samples, (), self.augment), self.targets, samples)
+
+
+def _augmented(items: list[Any], samples: Sequence[int], seeds: Sequence[int],
+               augment: Augment | None) -> list[Any]:
+    """Return items augmented, by their numbers where no round gives seeds."""
+    if augment is None:
+        return items
+    return [augment(item, torch.Generator().manual_seed(seed)) for item, seed in zip(
+        items, seeds or [draw_seed(0, AUGMENTED, 0, int(k)) for k in samples], strict=True)]
 
 
 def _collated(items: list[Any], targets: Names, samples: Sequence[int]) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@
 """Samples as the task's data give them: what fails is tried again, then named by its number."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import sys
 import time
 from typing import Any
@@ -15,9 +15,10 @@ from intradp_ros.systems.training.base.task import Data, described, TaskError
 RESTS = (0.1, 0.5)
 
 
-def take(data: Data, samples: Sequence[int]) -> tuple[Any, Any]:
+def take(data: Data, samples: Sequence[int],
+         read: Callable[[Sequence[int]], tuple[Any, Any]] | None = None) -> tuple[Any, Any]:
     """
-    Return the inputs and targets of samples.
+    Return the inputs and targets of samples, by `data.take` or what reads them in another way.
 
     A disk or a network may fail once: they are taken again, then one by one.
 
@@ -27,11 +28,12 @@ def take(data: Data, samples: Sequence[int]) -> tuple[Any, Any]:
         If they cannot be had; the text names the first sample that fails alone.
 
     """
+    read = read or data.take
     failed: Exception | None = None
     for rest in (0.0, *RESTS):
         time.sleep(rest)
         try:
-            found = data.take(samples)
+            found = read(samples)
         except Exception as error:  # whatever code of the user raises
             failed = error
             continue
@@ -42,7 +44,7 @@ def take(data: Data, samples: Sequence[int]) -> tuple[Any, Any]:
     assert failed is not None
     for sample in samples if len(samples) > 1 else ():
         try:
-            data.take([sample])
+            read([sample])
         except Exception as error:
             raise _named(f'sample {sample} of {len(data)}', error) from error
     what = f'sample {samples[0]}' if len(samples) == 1 else \

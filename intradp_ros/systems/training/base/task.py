@@ -33,6 +33,8 @@ from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.systems.training.base.structure import rows_of, tensors_of
 
 MOST_SAMPLES = 1 << 20
+#: What `draw_seed` gets second for what augmentation draws.
+AUGMENTED = 4
 #: Samples of a grain, and micro-batches, where a task does not say.
 GRAINS, MICRO_BATCHES = (8, 16), 4
 CPU = torch.device('cpu')
@@ -301,6 +303,15 @@ def samples_of(seed: int, samples: int, batch: int, number: int) -> list[int]:
         generator = torch.Generator().manual_seed(draw_seed(seed, 1, epoch))
         order = torch.randperm(samples, generator=generator)
         found += order[place:place + batch - len(found)].tolist()
+    return found
+
+
+def take_of_round(task: TrainingTask, number: int, samples: Sequence[int]) -> tuple[Any, Any]:
+    """Return samples as a round has them: what augmentation draws depends on both alone."""
+    if getattr(task.data, 'augment', None) is None:
+        return task.data.take(samples)
+    seeds = [draw_seed(task.seed, AUGMENTED, number, int(k)) for k in samples]
+    found: tuple[Any, Any] = task.data.take(samples, seeds)  # type: ignore[call-arg]
     return found
 
 

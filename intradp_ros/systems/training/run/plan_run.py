@@ -19,7 +19,12 @@ from intradp_ros.profiling.machine import release_memory, trim_heap
 from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors
-from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
+from intradp_ros.systems.training.base.task import (
+    samples_of,
+    take_of_round,
+    TaskError,
+    TrainingTask,
+)
 from intradp_ros.systems.training.layers.judgement import BEST, BestSoFar, NO_CLASSES
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VALUES, Value
 from intradp_ros.systems.training.plan.sample_moves import homes_of, sample_moves
@@ -334,7 +339,8 @@ class PlanRun:
     def _read(self, samples: Sequence[int]) -> tuple[Tensors, Tensors]:
         """Return the values that enter the first layer, and the targets, of samples."""
         graph = self._device.graph
-        inputs, whole = take(self._device.task.data, samples)
+        task, number = self._device.task, self.round
+        inputs, whole = take(task.data, samples, lambda some: take_of_round(task, number, some))
         entering, (targets, structure) = graph.entering(inputs), taken_apart(whole)
         if structure != graph.interface.targets:
             raise TaskError(f'among the samples {samples} some have targets of the form '
