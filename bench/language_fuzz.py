@@ -32,7 +32,8 @@ from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.web.access import Clients, Guard
+from intradp_ros.web.access import Clients
+from intradp_ros.web.guard import Guard
 from intradp_ros.web.openai_api import openai_app
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / 'test'))  # small random models

@@ -149,8 +149,9 @@ class _Run:
         """Return what rounds take after the loss (median)."""
         figures = self.commit.figures
         first = self.loss.reached + 1 if self.loss else 0
-        return median([figures[k]['seconds'] for k in range(first, self.commit.committed)
-                       if k in figures] or [one['seconds'] for one in figures.values()])
+        return float(median(
+            [figures[k]['seconds'] for k in range(first, self.commit.committed) if k in figures]
+            or [one['seconds'] for one in figures.values()]))
 
 
 @dataclass

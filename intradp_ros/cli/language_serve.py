@@ -70,8 +70,9 @@ def _try_port(address: str, port: int) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until the command is ended."""
     try:
-        access, api, server = (importlib.import_module(f'intradp_ros.web.{name}')
-                               for name in ('access', 'openai_api', 'web_server'))
+        access, guard, api, server = (
+            importlib.import_module(f'intradp_ros.web.{name}')
+            for name in ('access', 'guard', 'openai_api', 'web_server'))
     except ModuleNotFoundError as error:
         raise CommandError(f'an endpoint needs the package {error.name}: '
                            f'{pip_install("web")}') from error
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             prepare_process(args.threads)
         with local_language(args, out) as (local, _):
             local.head.prepare()
-            app = access.Guard(api.openai_app(local.head), access.Clients(
+            app = guard.Guard(api.openai_app(local.head), access.Clients(
                 keys, ClientRates(args.rate, max(1, round(2 * args.rate)))))
             running = server.WebServer(app, args.address, args.port)  # OSError: the port is taken
             try:

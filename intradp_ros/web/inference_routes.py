@@ -31,7 +31,7 @@ _STATUS = {InferFate.REFUSED: 503, InferFate.LATE: 504, InferFate.CANCELLED: 503
 
 
 class InferenceRoutes:
-    """Health, metadata and inference; `web/access.py: Guard` belongs around it."""
+    """Health, metadata and inference; `web/guard.py: Guard` belongs around it."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -100,7 +100,7 @@ class _Answers:
 
 
 def openai_app(model: TextModel | TextIntake) -> FastAPI:
-    """Return the application; `web/access.py: Guard` belongs around it."""
+    """Return the application; `web/guard.py: Guard` belongs around it."""
     app = FastAPI(title='intradp_ros', docs_url=None, redoc_url=None, openapi_url=None)
     created, intake = int(time.time()), intake_of(model)
 

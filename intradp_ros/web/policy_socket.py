@@ -157,7 +157,7 @@ def answer_of(end: InferEnd, numbers: bool = True) -> bytes | str:
 
 
 class PolicySockets:
-    """An ASGI application for web sockets; `web/access.py: Guard` belongs around it."""
+    """An ASGI application for web sockets; `web/guard.py: Guard` belongs around it."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -10,8 +10,9 @@ from typing import Any
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.systems.serving.gateway import Gateway
-from intradp_ros.web.access import ApiKeys, Clients, Guard, GuardLimits, RouteLimits
+from intradp_ros.web.access import ApiKeys, Clients, GuardLimits, RouteLimits
 from intradp_ros.web.connections import Receive, Send
+from intradp_ros.web.guard import Guard
 from intradp_ros.web.inference_routes import InferenceRoutes
 from intradp_ros.web.inference_routes import PATH as V2
 from intradp_ros.web.policy_socket import PolicySockets

@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from intradp_ros.runtime.requests.admission import ClientRates
-from intradp_ros.web.access import ApiKeys, Clients, Guard, GuardLimits, RouteLimits, Scope
+from intradp_ros.web.access import ApiKeys, Clients, GuardLimits, RouteLimits
 from intradp_ros.web.connections import Receive, Send
+from intradp_ros.web.guard import Guard, Scope
 from intradp_ros.web.web_server import WebServer
 
 #: Seconds between two looks, and after which a line says that nothing has changed.

@@ -39,7 +39,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     'language plan': ('smollm2',), 'language run': ('smollm2', 'hello'),
     'language serve': ('smollm2', '--port', '0'),
     'train plan': ('no_such_task.py:task',), 'train run': ('no_such_task.py:task',),
-    'train send': ('task',), 'train show': ('{archive}',), 'trace': ('-o', 'trace.json')}
+    'train send': ('task',), 'train show': ('{archive}',),
+    'train export': ('{archive}', '-o', 'weights.pt'), 'trace': ('-o', 'trace.json')}
 
 #: Values that an option refuses, of a command or wherever it stands.
 BAD: dict[str, tuple[str, ...]] = {
@@ -75,7 +76,9 @@ BAD: dict[str, tuple[str, ...]] = {
     'language run --seed': ('-1',), 'model add --input': ('1x0',), 'model': ('no.graph',),
     'language plan model': ('no.gguf',), 'language run model': ('no.gguf',),
     'language serve model': ('no.gguf',), 'key file': ('{archive}', '/no/such/folder/key'),
-    'model add source': ('no.onnx',), 'trace robot': ('robot', '/a b')}
+    'model add source': ('no.onnx',), 'recording': ('no/folder', '/'),
+    '--api-keys': ('no.keys', JUNK), '--key': ('no.key', '/'),
+    '--gateway': ('box', 'box:99999'), 'trace robot': ('robot', '/a b')}
 
 #: Options that take whatever is given, and names that only another machine knows.
 ANY = {'--seed', '--name', 'prompt', 'task', '--nodes', '--without', '--coordinator'}

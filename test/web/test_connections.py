@@ -25,7 +25,8 @@ import pytest
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Connections, group
-from intradp_ros.web.access import ApiKeys, Clients, Guard
+from intradp_ros.web.access import ApiKeys, Clients
+from intradp_ros.web.guard import Guard
 from intradp_ros.web.web_server import WebServer
 
 KEY, PATIENCE = 'k' * 32, 20.0

@@ -28,12 +28,12 @@ from intradp_ros.web.access import (
     ApiKeys,
     Clients,
     FRAMES,
-    Guard,
     GuardLimits,
     Held,
     RouteLimits,
 )
 from intradp_ros.web.connections import PART
+from intradp_ros.web.guard import Guard
 from intradp_ros.web.serving_app import ServingApp
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 from intradp_ros.web.web_socket import MOST_PIECES

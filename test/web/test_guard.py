@@ -22,7 +22,8 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from intradp_ros.runtime.requests.admission import ClientRates
-from intradp_ros.web.access import ApiKeys, Clients, Guard, GuardLimits, RouteLimits
+from intradp_ros.web.access import ApiKeys, Clients, GuardLimits, RouteLimits
+from intradp_ros.web.guard import Guard
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 
 KEY, PATIENCE = 'a-key-of-enough-characters', 20.0

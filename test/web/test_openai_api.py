@@ -20,7 +20,8 @@ import pytest
 
 from intradp_ros.runtime.requests.admission import ClientRates, Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Piece, TextEnd, TextRequest
-from intradp_ros.web.access import ApiKeys, check_address, Clients, Guard, MAX_BODY
+from intradp_ros.web.access import ApiKeys, check_address, Clients, MAX_BODY
+from intradp_ros.web.guard import Guard
 from intradp_ros.web.openai_api import openai_app
 from intradp_ros.web.web_server import WebServer
 

@@ -27,10 +27,11 @@ from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.kernels import kernels_on
 from intradp_ros.systems.language.role import LanguageOptions, LanguageRole
-from intradp_ros.web.access import ApiKeys, check_address, Clients, Guard
+from intradp_ros.web.access import ApiKeys, check_address, Clients
 
 if TYPE_CHECKING:
     from intradp_ros.runtime.models.model import SharedModel
+    from intradp_ros.web.guard import Guard
     from intradp_ros.web.web_server import WebServer
 
 
@@ -135,6 +136,7 @@ class LanguageDevice:
 
     def _open_endpoint(self) -> None:
         # what only an endpoint needs is an extra
+        from intradp_ros.web.guard import Guard
         from intradp_ros.web.openai_api import openai_app
         from intradp_ros.web.web_server import WebServer
         given = self._given

@@ -67,7 +67,7 @@ def test_memory_is_kept():
 
 
 def test_rows_run_in_the_next_size_that_there_is():
-    table = by_rows((1, 2, 4), (0.1, 0.15, 0.2), (0.0, 0.01, 0.02), 7, speed=2.0)
+    table = by_rows((1, 2, 4), (0.1, 0.15, 0.2), (0.0, 0.01, 0.02), 7).at_speed(2.0)
     assert table.seconds == (0.05, 0.075, 0.1, 0.1) and table.nbytes == 7
     assert table.spread == (0.0, 0.005, 0.01, 0.01)
 

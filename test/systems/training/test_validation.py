@@ -134,6 +134,7 @@ def test_what_cannot_be_validated_is_refused_with_the_reason() -> None:
                             ({'validate_every': 0, 'patience': 2}, 'validate_every, too')):
         with pytest.raises(TaskError, match=reason):
             replace(task, **changes)
+    assert isinstance(task.check, TensorData) and isinstance(task.data, TensorData)
     unnamed = TensorData(task.check.inputs, torch.randn(31, 10, dtype=torch.float64))
     with pytest.raises(TaskError, match="take best_by='loss'"):
         try_task(replace(task, loss=far, data=TensorData(task.data.inputs, torch.randn(

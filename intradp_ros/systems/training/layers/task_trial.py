@@ -100,8 +100,8 @@ def try_task(task: TrainingTask) -> None:
 
 def _check_classes(task: TrainingTask) -> None:
     """See that there is an accuracy by which weights are better."""
-    assert task.check is not None
-    inputs, targets = done('check.take', lambda: take(task.check, [0]))
+    assert (check := task.check) is not None
+    inputs, targets = done('check.take', lambda: take(check, [0]))
     with torch.no_grad(), drawing(_DRAWN):
         outputs = done('the module', lambda: call(training_copy(task).eval(), inputs))
     if right_answers(outputs, targets) is None:

@@ -116,7 +116,8 @@ class PlanRun:
         self._own_rows: tuple[Tensors, Tensors] = ((), ())
         self._loss, self._counted, self._rows = 0.0, 0.0, 0
         self._clock, self._begun, self._steps = _Clock(), False, False
-        self.fate, self._saved = '', None
+        self.fate = ''
+        self._saved: int | None = None
 
     def begin(self, moved: list[Move], given: Mapping[int, str],
               saved: int | None = None) -> None:
