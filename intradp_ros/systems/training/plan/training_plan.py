@@ -188,6 +188,8 @@ def parse_plan(data: Any) -> TrainingPlan:
         return TrainingPlan(stages, read_number(data['grains']),
                             read_number(data['micro_batches']), float(data.get('seconds', 0.0)),
                             data.get('of_round') is True, held, keepers)
+    except PlanError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f'a plan of training cannot be read: {error!r:.200}') from None
 
