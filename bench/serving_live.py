@@ -187,6 +187,8 @@ def together_figures(folder: Path, each: int) -> dict[str, float]:
 #: Of Ray Serve: requests that a replica holds, and that may wait before it; -1: any number.
 QUEUES = {'default': (100, -1), 'two_batches': (16, -1), 'bounded': (16, 8)}
 DEADLINE = 0.36  # three batches of 8
+#: A share in time below this counts as this, where one is divided by it.
+LEAST = 1e-3
 
 
 def ray_figures(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
@@ -215,8 +217,9 @@ def ray_figures(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
                 shares = {name: median(each) for name, each in counts.items()}
                 best = max(QUEUES, key=lambda name: shares[name])
                 found[f'load {load}'] = {
-                    'in_time': shares, 'best': best, 'ratio': shares['ours'] / shares[best],
-                    'ratios': [a / b for a, b in zip(counts['ours'], counts[best])]}
+                    'in_time': shares, 'best': best,
+                    'ratio': shares['ours'] / max(shares[best], LEAST),
+                    'ratios': [a / max(b, LEAST) for a, b in zip(counts['ours'], counts[best])]}
             return found
     finally:
         serve.shutdown()
