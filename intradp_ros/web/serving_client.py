@@ -25,7 +25,12 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.runtime.requests.infer_requests import (
+    CLOSING,
+    InferEnd,
+    InferFate,
+    InferRequest,
+)
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 
 _LOG = logging.getLogger(__name__)
@@ -233,7 +238,10 @@ class _ServiceWay:
                 data = await connection.socket.recv()
                 if not connection.answers:
                     break
-                self._answered(connection.answers.popleft(), data)
+                end = end_of(data)
+                if end.reason == CLOSING:  # all that is asked here is asked at the next one
+                    break
+                self._answered(connection.answers.popleft(), end)
                 if connection.done and not connection.answers:
                     break
         except (OSError, WebSocketException, TensorMessageError, ValueError, KeyError,
@@ -249,8 +257,7 @@ class _ServiceWay:
             with suppress(Exception):
                 await connection.socket.close()
 
-    def _answered(self, asked: _Asked, data: str | bytes) -> None:
-        end = end_of(data)
+    def _answered(self, asked: _Asked, end: InferEnd) -> None:
         now = time.monotonic()
         if math.isfinite(end.finished):
             ways = max(0.0, now - asked.sent - end.finished)

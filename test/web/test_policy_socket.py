@@ -278,13 +278,14 @@ def test_a_robot_changes_gateways_and_loses_nothing():
         client.close()
 
 
-def test_a_robot_whose_gateway_dies_asks_the_next():
+@pytest.mark.parametrize('of_gateway', [False, True])  # its server goes first, or refuses still
+def test_a_robot_whose_gateway_goes_asks_the_next(of_gateway):
     with site('a') as (gateway, first), site('b') as (_, second):
         client = ServingClient([f'127.0.0.1:{first.port}', f'127.0.0.1:{second.port}'])
         ends = {}
         submit_many(client, 40, ends)
         wait_for(lambda: ends)
-        first.close()
+        (gateway if of_gateway else first).close()
         wait_for(lambda: len(ends) == 40)
         assert {end.fate for end in ends.values()} == {InferFate.IN_TIME}
         assert 'b' in {end.site for end in ends.values()}

@@ -24,7 +24,7 @@ from intradp_ros.nodes.serving.infer_messages import (
     specs_of,
 )
 from intradp_ros.nodes.serving.infer_server import NAME, QOS
-from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.runtime.requests.infer_requests import CLOSING, InferFate, InferRequest
 from intradp_ros.runtime.requests.roaming import (
     Ask,
     Heard,
@@ -34,7 +34,6 @@ from intradp_ros.runtime.requests.roaming import (
     Todo,
 )
 from intradp_ros.srv import Infer
-from intradp_ros.systems.serving.gateway import CLOSING
 from intradp_ros.systems.serving.service import TensorSpec
 from intradp_ros.wire.rejections import Rejections
 

@@ -23,9 +23,9 @@ from intradp_ros.nodes.serving.infer_messages import (
     request_of,
     RequestSeals,
 )
-from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate
+from intradp_ros.runtime.requests.infer_requests import CLOSING, InferEnd, InferFate
 from intradp_ros.srv import Infer
-from intradp_ros.systems.serving.gateway import CLOSING, Gateway
+from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.wire.rejections import Rejections
 
 NAME = 'infer'

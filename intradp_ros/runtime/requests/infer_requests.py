@@ -26,6 +26,8 @@ DTYPES = ('bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64
           'float16', 'float32', 'float64')
 #: Larger priorities are served earlier.
 MAX_PRIORITY = 1 << 20
+#: The reason of a refusal by a gateway that goes: another one may be asked.
+CLOSING = 'the gateway is closing'
 
 Tensors = Mapping[str, 'np.ndarray[tuple[int, ...], np.dtype[np.generic]]']
 

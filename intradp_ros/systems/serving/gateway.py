@@ -24,6 +24,7 @@ import numpy as np
 
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.requests.infer_requests import (
+    CLOSING,
     InferEnd,
     InferFate,
     InferRequest,
@@ -71,7 +72,6 @@ HANGS, HANGS_SECONDS = 20.0, 5.0
 LOOK, LONGEST = 0.5, 3600.0
 #: Seconds of rest after a look that failed.
 REST = 0.05
-CLOSING = 'the gateway is closing'
 WAITED = 'late: its time was over before earlier frames of its stream had their ends'
 _WHY = {
     TOO_LATE: 'its time is over', NOT_HERE: 'no site serves it',
