@@ -13,10 +13,12 @@ import urllib.request
 
 from rich.table import Table
 
+from intradp_ros.cli.arguments import file_of
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.systems.serving.site_files import read_sites
+from intradp_ros.web.access import own_key
 
 DESCRIPTION = """\
 Ask the gateways of all sites of a fleet what they serve, and what became of requests since they
@@ -35,13 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
-    parser.add_argument('--key', type=Path, metavar='FILE', help='an API key of the gateways')
+    parser.add_argument('--key', type=file_of(own_key), metavar='FILE',
+                        help='an API key of the gateways')
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask and show; 1 if a site does not answer."""
-    key = args.key.read_text().split()[-1] if args.key else ''
+    key = own_key(args.key)
     try:
         sites = read_sites(args.fleet)[1]
     except FleetFileError as error:

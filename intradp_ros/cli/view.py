@@ -12,13 +12,14 @@ from pathlib import Path
 import time
 from typing import Any
 
-from intradp_ros.cli.arguments import whole
+from intradp_ros.cli.arguments import file_of, looked_at, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
 from intradp_ros.cli.view_live import Live
+from intradp_ros.cluster.device import gateway_place
 from intradp_ros.core.extras import pip_install
 from intradp_ros.report.view.recorded import Recorded
-from intradp_ros.web.access import ApiKeys, check_address
+from intradp_ros.web.access import ApiKeys, check_address, own_key
 
 DESCRIPTION = """\
 Show a page of what runs in this ROS domain, from what nodes publish anyway: who computes what,
@@ -43,9 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--port', type=whole(0, 65535), default=PORT, metavar='N',
                         help='TCP port, 0 for a free one (default %(default)s)')
     parser.add_argument('--gateway', action='append', default=[], metavar='HOST:PORT',
+                        type=looked_at(gateway_place),
                         help='of a site of `intradp serve up`, to be shown too')
-    parser.add_argument('--key', type=Path, metavar='FILE', help='an API key of the gateways')
-    parser.add_argument('--api-keys', type=Path, metavar='FILE',
+    parser.add_argument('--key', type=file_of(own_key), metavar='FILE',
+                        help='an API key of the gateways')
+    parser.add_argument('--api-keys', type=file_of(ApiKeys.load), metavar='FILE',
                         help='lines "NAME KEY"; needed where other machines may look')
 
 
@@ -59,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         keys = ApiKeys.load(args.api_keys) if args.api_keys else None
         check_address(args.address, keys)
         source: Replay | Live = Replay(Recorded(args.recording)) if args.recording else Live(
-            args.gateway, args.key.read_text().split()[-1] if args.key else '')
+            args.gateway, own_key(args.key))
         server = ViewServer(source, args.address, args.port, keys)
     except ValueError as error:
         raise CommandError(str(error)) from error

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 import math
+import re
 
 from intradp_ros.power.power_states import PowerStates
+
+_PLACE = re.compile(r'(?:\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})', re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +47,11 @@ class Device:
     battery: Battery | None = None
     site: str = ''
     gateway: str = ''
+
+
+def gateway_place(text: str) -> str:
+    """Return where a site takes requests, as it is; ValueError if it is not HOST:PORT."""
+    found = _PLACE.fullmatch(text)
+    if not found or not 1 <= int(found[1]) <= 65535:
+        raise ValueError(f'{text[:80]!r} is not HOST:PORT')
+    return text

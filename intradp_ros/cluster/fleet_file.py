@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-import re
 
-from intradp_ros.cluster.device import Battery, Device
+from intradp_ros.cluster.device import Battery, Device, gateway_place
 from intradp_ros.cluster.located_yaml import (
     ENERGY,
     FleetFileError,
@@ -127,10 +126,10 @@ def _device(name: str, place: Located) -> tuple[Device, Medium | None, str]:
 
 
 def _gateway(place: Located) -> str:
-    text = place.text()
-    if not re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[\w.-]+):\d{1,5}', text, re.ASCII):
-        raise place.fail('write where it takes requests: HOST:PORT')
-    return text
+    try:
+        return gateway_place(place.text())
+    except ValueError:
+        raise place.fail('write where it takes requests: HOST:PORT') from None
 
 
 def _power(place: Located) -> PowerStates:

@@ -80,6 +80,18 @@ class ApiKeys:
         return self.clients.get(_hash(key.strip())) if known else None
 
 
+def own_key(path: Path | None) -> str:
+    """Return the key of a file that only its owner may read, '' without one; ValueError if not."""
+    if path is None:
+        return ''
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f'others may read the key in {path}: chmod 600 {path}')
+    key = path.read_text().split()[-1:]
+    if not key:
+        raise ValueError(f'{path} holds no key')
+    return key[0]
+
+
 def check_address(address: str, keys: ApiKeys | None) -> str:
     """Return an address to listen on; ValueError if others reach it and there are no keys."""
     local = address == 'localhost' or ipaddress.ip_address(address).is_loopback

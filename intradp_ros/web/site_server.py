@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-import stat
 from typing import TYPE_CHECKING
 
 from intradp_ros.systems.serving.gateway import Gateway
-from intradp_ros.web.access import ApiKeys, check_address, Clients
+from intradp_ros.web.access import ApiKeys, check_address, Clients, own_key
 from intradp_ros.web.serving_app import serve, site_clients
 from intradp_ros.web.site_link import SiteLinks
 
@@ -86,15 +85,3 @@ def _grpc(gateway: Gateway, access: SiteAccess, clients: Clients) -> InferenceGr
         return None
     from intradp_ros.web.inference_grpc import InferenceGrpc
     return InferenceGrpc(gateway, access.address, access.grpc, clients)
-
-
-def own_key(path: Path | None) -> str:
-    """Return the key of a file that only its owner may read, '' without one; ValueError if not."""
-    if path is None:
-        return ''
-    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f'others may read the key in {path}: chmod 600 {path}')
-    key = path.read_text().split()[-1:]
-    if not key:
-        raise ValueError(f'{path} holds no key')
-    return key[0]

@@ -59,8 +59,8 @@ class WebWay:
 
     def __init__(self, service: str, gateways: Sequence[str], key: Path | None) -> None:
         # what only this way needs is an extra
+        from intradp_ros.web.access import own_key
         from intradp_ros.web.serving_client import ServingClient
-        from intradp_ros.web.site_server import own_key
         self._service, self._gateways = service, list(gateways)
         self._client = ServingClient(gateways, own_key(key))
         self._client.reach(service)
