@@ -11,10 +11,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'language': ('gguf>=0.17', 'llguidance>=1.6', 'transformers>=5.20'),
     'training': ('rosbags>=0.11',),
     'serving': ('fastapi>=0.115', 'grpcio>=1.60', 'msgpack>=1.0.5', 'prometheus-client',
-                'protobuf>=4.25', 'uvicorn>=0.30', 'websockets>=13'),
+                'protobuf>=4.25', 'uvicorn>=0.35', 'websockets>=13'),
     'ray': ('ray>=2.60',),
-    'view': ('uvicorn>=0.30',),
-    'web': ('fastapi>=0.115', 'uvicorn>=0.30', 'websockets>=13')}
+    'view': ('uvicorn>=0.35',),
+    'web': ('fastapi>=0.115', 'uvicorn>=0.35', 'websockets>=13')}
 
 
 def pip_install(*extras: str) -> str:

@@ -44,7 +44,7 @@ def test_help_names_all_commands_and_does_not_wait_for_torch():
 
 #: Commands that are about no model of the user's.
 NO_MODEL = ('demo', 'demo-pipeline', 'doctor', 'key', 'node', 'serve', 'status', 'trace',
-            'train')
+            'train', 'view')
 
 
 @pytest.mark.parametrize('command', [name for name in COMMANDS if not name.startswith('demo')])
