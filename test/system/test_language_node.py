@@ -25,6 +25,7 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.msg import ChatMessage, SamplingConfig
+from intradp_ros.nodes.common.spinning import spin
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
@@ -82,11 +83,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         node = rclpy.create_node('asker', context=context)
         executor = SingleThreadedExecutor(context=context)
         executor.add_node(node)
-        thread = threading.Thread(target=executor.spin, daemon=True)
+        over = threading.Event()
+        # an action client that is being made is spun, too, and not ready for it
+        thread = threading.Thread(target=spin, args=(executor, lambda: not over.is_set(), print),
+                                  daemon=True)
         thread.start()
         yield Site(model, manifest, port, started, node)
-        executor.shutdown()
+        over.set()
         thread.join(PATIENCE)
+        executor.shutdown()
         node.destroy_node()
         coordinator.close()
         channel.close()
