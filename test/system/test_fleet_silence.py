@@ -48,7 +48,8 @@ def test_a_coordinator_in_another_namespace_than_its_devices_is_named(tmp_path: 
             observer.close()
 
 
-@pytest.mark.parametrize('lost', ['coordinator', 'both'])
+@pytest.mark.parametrize('lost', [
+    'coordinator', pytest.param('both', marks=pytest.mark.slow)])
 def test_who_is_lost_from_a_plan_is_named_without_a_coordinator(lost: str, tmp_path: Path) -> None:
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as start:
         children = {name: start.start('device_node', {**BOARD, 'device_name': name}, label=name,

@@ -21,6 +21,7 @@ from node_processes import (
     relative_difference,
     unsplit,
 )
+import pytest
 from safetensors.torch import save_file
 import small_models
 import torch
@@ -133,6 +134,7 @@ def test_new_weights_are_tried_and_then_shared_without_a_restart(tmp_path: Path)
         observer.close()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_an_archive_gets_the_weights_of_another(tmp_path: Path) -> None:
     before, after = small_models.classes(), small_models.Pixels(
         small_models.seeded(small_models.Mobile, seed=1))

@@ -81,6 +81,7 @@ def test_plain_cameras_are_heard_and_plain_listeners_get_results(
         assert machines.neighbour(side, images) == {str(size): IMAGES for size in SIZES}, side
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('machines', ['udp'], indirect=True)
 def test_robot_and_server_share_in_datagrams_of_one_frame(machines: Machines) -> None:
     """Tensors, profiles and books cross without IP fragments (nor does such a camera make any)."""

@@ -20,6 +20,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces ne
 SYSTEMS = ('local', 'offload', 'shared')
 
 
+@pytest.mark.slow
 @needs_root
 def test_systems_on_a_trace(tmp_path: Path) -> None:
     trace = tmp_path / 'link.csv'

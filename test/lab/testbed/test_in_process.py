@@ -16,6 +16,7 @@ from intradp_lab.testbed.trial import load_seen
 from intradp_ros.cli.main import main
 
 
+@pytest.mark.slow
 def test_systems_on_a_link_in_memory(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words, out = profiles(tmp_path), tmp_path / 'out'

@@ -167,6 +167,7 @@ def assert_of_old(evaluation: Evaluation, folder: Path, module: ModuleType,
         assert (kept is None) is (module is preparation)
 
 
+@pytest.mark.slow
 @needs_root
 def test_the_smoke_run_makes_all_results_and_does_not_run_twice(
         tmp_path: Path, capsys: pytest.CaptureFixture[str],
