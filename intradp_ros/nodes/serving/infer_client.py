@@ -25,6 +25,7 @@ from intradp_ros.nodes.serving.infer_messages import (
 )
 from intradp_ros.nodes.serving.infer_server import NAME, QOS
 from intradp_ros.runtime.requests.infer_requests import CLOSING, InferFate, InferRequest
+from intradp_ros.runtime.requests.outbox import Outbox
 from intradp_ros.runtime.requests.roaming import (
     Ask,
     Heard,
@@ -58,8 +59,7 @@ class InferClient:
         self._challenges: dict[str, int] = {}
         self._roaming = Roaming(secrets.token_hex(8), silence)
         self._lock, self._rejections = threading.Lock(), Rejections()
-        self._outbox: list[Todo] = []
-        self._draining = False
+        self._outbox = Outbox[Todo](self._do)
         #: What the service takes and gives, once a gateway has said so; and why none does.
         self.specs: Specs | None = None
         self.trouble = ''
@@ -85,13 +85,13 @@ class InferClient:
         """Send a request."""
         with self._lock:
             number, todo = self._roaming.submit(request, heard, time.monotonic())
-            self._outbox += todo
-        self._drain()
+            self._outbox.put(*todo)
+        self._outbox.drain()
 
         def withdraw() -> None:
             with self._lock:
-                self._outbox += self._roaming.withdraw(number, time.monotonic())
-            self._drain()
+                self._outbox.put(*self._roaming.withdraw(number, time.monotonic()))
+            self._outbox.drain()
         return withdraw
 
     def move(self, gateways: Sequence[str]) -> None:
@@ -109,41 +109,26 @@ class InferClient:
                 self._clients[name] = self._node.create_client(
                     Infer, f'{name}/{NAME}', qos_profile=QOS)
         with self._lock:
-            self._outbox += self._roaming.move(gateways, time.monotonic())
-        self._drain()
+            self._outbox.put(*self._roaming.move(gateways, time.monotonic()))
+        self._outbox.drain()
 
     def look(self) -> None:
         """Do what time brings."""
         now = time.monotonic()
         with self._lock:
-            self._outbox += self._roaming.look(now)
+            self._outbox.put(*self._roaming.look(now))
             while self._awaited and now - self._awaited[0][0] > FORGET:
                 _, client, future = self._awaited.popleft()
                 client.remove_pending_request(future)
-        self._drain()
+        self._outbox.drain()
 
     def close(self) -> None:
         """Ask no more; what is in flight ends as cancelled."""
         with self._lock:
-            self._outbox += self._roaming.end_all(time.monotonic())
-        self._drain()
+            self._outbox.put(*self._roaming.end_all(time.monotonic()))
+        self._outbox.drain()
         for client in self._clients.values():
             self._node.destroy_client(client)
-
-    def _drain(self) -> None:
-        """Do in order what is to be done; one thread at a time, without the lock."""
-        while True:
-            with self._lock:
-                if self._draining or not self._outbox:
-                    return
-                self._draining = True
-                todo, self._outbox = self._outbox, []
-            try:
-                for each in todo:
-                    self._do(each)
-            finally:
-                with self._lock:
-                    self._draining = False
 
     def _do(self, todo: Todo) -> None:
         try:
@@ -161,7 +146,7 @@ class InferClient:
         client = self._clients[gateway]
         if not client.service_is_ready():
             with self._lock:
-                self._outbox += self._roaming.gone(gateway, time.monotonic())
+                self._outbox.put(*self._roaming.gone(gateway, time.monotonic()))
             return
         if ask is not None:
             sealed_request(self._key, message, self._challenges.get(gateway, 0))
@@ -189,10 +174,10 @@ class InferClient:
                     todo = self._roaming.answered(gateway, ask.number, end, now, leaving)
                 else:
                     todo = (self._roaming.gone if leaving else self._roaming.alive)(gateway, now)
-                self._outbox += todo
+                self._outbox.put(*todo)
         except InferMessageError as error:
             self._reject(getattr(error, 'cause', 'answer'), str(error))
-        self._drain()
+        self._outbox.drain()
 
     def _take_specs(self, answer: Infer.Response) -> None:
         found = specs_of(answer.takes), specs_of(answer.gives)

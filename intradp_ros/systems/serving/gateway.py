@@ -10,7 +10,6 @@ requests to send, ends to hand out) leaves in order, after the lock is released.
 """
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 import heapq
@@ -30,6 +29,7 @@ from intradp_ros.runtime.requests.infer_requests import (
     InferRequest,
     Tensors,
 )
+from intradp_ros.runtime.requests.outbox import Outbox
 from intradp_ros.systems.serving.executor import Executor, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.fates import ServiceFates
@@ -166,8 +166,7 @@ class Gateway:
         self._specs: dict[int, Opened] = {}
         self._problems: dict[tuple[int, int], str] = {}
         self._serial = 0
-        self._outbox: deque[Callable[[], None]] = deque()
-        self._draining = False
+        self._outbox = Outbox[Callable[[], None]](lambda call: call())
         self._closed = False
         self._woken = math.inf
         self._timer = threading.Thread(target=self._watch, name=f'gateway-{site}', daemon=True)
@@ -219,7 +218,7 @@ class Gateway:
             else:
                 self._place_it(held, now)
                 self._start_free(now)
-        self._drain()
+        self._outbox.drain()
         return lambda: self._withdrawn(held)
 
     def _new(self, request: InferRequest, heard: Heard, number: int, path: tuple[str, ...],
@@ -340,7 +339,7 @@ class Gateway:
                 held.withdraw = None if gone else withdraw
             if gone:
                 withdraw()
-        self._outbox.append(send)
+        self._outbox.put(send)
 
     def _withdrawn(self, held: _Held) -> None:
         now = self._clock()
@@ -351,7 +350,7 @@ class Gateway:
                 self._leave(held, now)
                 self._end(held, InferEnd(InferFate.CANCELLED, 'withdrawn'), now)
                 self._start_free(now)
-        self._drain()
+        self._outbox.drain()
 
     def _leave(self, held: _Held, now: float) -> None:
         """Take a request from its seat, or call it back."""
@@ -363,7 +362,7 @@ class Gateway:
 
     def _call_back(self, held: _Held) -> None:
         if held.withdraw is not None:
-            self._outbox.append(held.withdraw)
+            self._outbox.put(held.withdraw)
         held.withdraw, held.away = None, ''
 
     def _away_ended(self, held: _Held, site: str, end: InferEnd) -> None:
@@ -384,7 +383,7 @@ class Gateway:
                 held.retry = min(held.retry, now + end.retry_after)
                 self._place_it(held, now)
             self._start_free(now)
-        self._drain()
+        self._outbox.drain()
 
     def _checked(self, held: _Held, site: str, end: InferEnd) -> InferEnd:
         """Return what another site answered; a refusal if that is not what the service gives."""
@@ -410,7 +409,7 @@ class Gateway:
                 self._lose(executor, now)
             self._executors[executor] = what
             self._arrays.alive[executor] = 1
-        self._drain()
+        self._outbox.drain()
 
     def opened(self, executor: int, service: int, found: Opened) -> None:
         """Hear that an executor has loaded a service, also anew: then who sits there moves."""
@@ -427,7 +426,7 @@ class Gateway:
             for held in seated:
                 self._place_it(held, now)
             self._start_free(now)
-        self._drain()
+        self._outbox.drain()
 
     def failed(self, executor: int, service: int, why: str) -> None:
         """Hear that an executor cannot load a service."""
@@ -456,7 +455,7 @@ class Gateway:
                 fate, held.row = fates[held.row], -1
                 self._end(held, self._answer(held, fate, result, k, len(batch)), now)
             self._start_free(now)
-        self._drain()
+        self._outbox.drain()
 
     def _answer(self, held: _Held, fate: int, result: BatchResult, k: int, rows: int) -> InferEnd:
         end = InferEnd(InferFate.IN_TIME, queue=held.began - held.came, compute=result.seconds,
@@ -477,7 +476,7 @@ class Gateway:
                 return
             self._lose(executor, now)
             self._start_free(now)
-        self._drain()
+        self._outbox.drain()
 
     def _lose(self, executor: int, now: float) -> None:
         self._executors.pop(executor, None)
@@ -506,8 +505,8 @@ class Gateway:
                 held.began = now
                 self._started(held)
             service = int(arrays.service_of[arrays.running[executor]])
-            self._outbox.append(_begin(what, self._serial, service,
-                                       [held.request.tensors for held in batch]))
+            self._outbox.put(_begin(what, self._serial, service,
+                                    [held.request.tensors for held in batch]))
 
     def _started(self, held: _Held) -> None:
         if held.stream is not None:
@@ -540,7 +539,7 @@ class Gateway:
                 held.path = tuple(dict.fromkeys((*held.path, site)))
                 self._place_it(held, now)
             self._start_free(now)
-        self._drain()
+        self._outbox.drain()
 
     def heard_row(self, site: str, row: StateRow, hop: float) -> None:
         """Take the state row of another site, which was made `hop` seconds ago."""
@@ -587,7 +586,7 @@ class Gateway:
             self._count(held, end, now)
         end = replace(end, finished=now - held.came, predicted=held.predicted - held.came,
                       path=tuple(dict.fromkeys((*held.path, *end.path))))
-        self._outbox.append(lambda: held.heard(end))
+        self._outbox.put(lambda: held.heard(end))
 
     def _count(self, held: _Held, end: InferEnd, now: float) -> None:
         counts = self._counts[held.service]
@@ -630,11 +629,11 @@ class Gateway:
                 if what is not None and now - began > max(HANGS_SECONDS, HANGS * promised):
                     _LOG.error('%s: executor %d hangs in a batch, and is ended', self.site,
                                executor)
-                    self._outbox.append(what.kill)
+                    self._outbox.put(what.kill)
             self._start_free(now)
             first = self._deadlines[0][0] if self._deadlines else math.inf
             self._woken = min(first + 1e-4, now + LOOK)
-        self._drain()
+        self._outbox.drain()
         return self._woken
 
     def _watch(self) -> None:
@@ -659,7 +658,7 @@ class Gateway:
                 self._leave(held, now)
                 self._end(held, InferEnd(InferFate.REFUSED, CLOSING), now)
             self._lock.notify()
-        self._drain()
+        self._outbox.drain()
         if self._timer.is_alive() and threading.current_thread() is not self._timer:
             self._timer.join()
 
@@ -691,26 +690,8 @@ class Gateway:
         return self._specs.get(number)
 
     def _say(self, heard: Heard, end: InferEnd) -> None:
-        with self._lock:
-            self._outbox.append(lambda: heard(end))
-        self._drain()
-
-    def _drain(self) -> None:
-        """Do in order what is to be done; one thread at a time, without the lock."""
-        while True:
-            with self._lock:
-                if self._draining or not self._outbox:
-                    return
-                self._draining = True
-                calls = list(self._outbox)
-                self._outbox.clear()
-            for call in calls:
-                try:
-                    call()
-                except Exception:  # of one client: the others go on
-                    _LOG.exception('an end could not be handed out')
-            with self._lock:
-                self._draining = False
+        self._outbox.put(lambda: heard(end))
+        self._outbox.drain()
 
 
 class _Neighbours:

@@ -294,7 +294,7 @@ class GatewayStates(RuleBasedStateMachine):
             assert all(held.row == row and not held.over and gateway._held[held.serial] is held
                        for row, held in gateway._rows.items())
             assert sum(gateway._clients.values()) == len(gateway._held)
-            assert not gateway._outbox and not gateway._draining
+            assert gateway._outbox.idle
             assert len(gateway._deadlines) <= 2 * len(gateway._held) + 64
         for frames in self.handed.values():
             assert frames == sorted(frames), 'frames out of order'
