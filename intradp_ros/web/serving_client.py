@@ -31,14 +31,12 @@ from intradp_ros.runtime.requests.infer_requests import (
     InferFate,
     InferRequest,
 )
+from intradp_ros.runtime.requests.ways import in_time, Ways
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 
 _LOG = logging.getLogger(__name__)
 #: Seconds to connect, between attempts, without an answer to a ping; bytes of an answer.
 CONNECT, ATTEMPT, SILENCE, MAX_ANSWER = 2.0, 0.1, 1.0, 64 << 20
-#: Share of the newest time in that of the ways; share of a request's time that they take at most:
-#: who asks no more measures no more, and would never hear that the ways are short again.
-NEWEST, MOST_WAYS = 0.2, 0.5
 
 Heard = Callable[[InferEnd], None]
 
@@ -145,7 +143,7 @@ class _ServiceWay:
         self._service, self._gateways, self._key = service, gateways, key
         self._waiting: deque[_Asked] = deque()
         self._wake = asyncio.Event()
-        self._ways = 0.0
+        self._ways = Ways()
         self.reached, self.greeting = '', dict[str, Any]()
         self._moved = False
         self._readers: set[asyncio.Task[None]] = set()
@@ -221,12 +219,11 @@ class _ServiceWay:
             asked = self._waiting.popleft()
             if asked.over:
                 continue
-            left = asked.deadline - time.monotonic()
-            left -= min(self._ways, MOST_WAYS * max(0.0, left)) if math.isfinite(left) else 0.0
             asked.sent = time.monotonic()
             connection.answers.append(asked)
             try:
-                await connection.socket.send(_observation(asked.request, max(0.0, left)))
+                await connection.socket.send(_observation(
+                    asked.request, self._ways.left(asked.deadline, asked.sent)))
             except (OSError, WebSocketException):
                 break
         connection.finish()
@@ -259,12 +256,8 @@ class _ServiceWay:
 
     def _answered(self, asked: _Asked, end: InferEnd) -> None:
         now = time.monotonic()
-        if math.isfinite(end.finished):
-            ways = max(0.0, now - asked.sent - end.finished)
-            self._ways += NEWEST * (ways - self._ways)
-        if end.fate is InferFate.IN_TIME and now > asked.deadline:
-            end = replace(end, fate=InferFate.LATE, reason='late: on the way back', tensors={})
-        _end(asked, end)
+        self._ways.measure(asked.sent, end, now)
+        _end(asked, in_time(end, asked.deadline, now))
 
 
 class _Connection:

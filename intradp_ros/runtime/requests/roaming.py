@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 import math
 
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.runtime.requests.ways import in_time, Ways
 
 #: Seconds between signs of life that are asked for.
 PERIOD = 0.2
-#: Gateways that are remembered; share of the newest time in that of the ways; share of a
-#: request's time that they take at most, since who asks no more measures no more.
-MOST_GATEWAYS, NEWEST, MOST_WAYS = 16, 0.2, 0.5
+#: Gateways that are remembered.
+MOST_GATEWAYS = 16
 
 Heard = Callable[[InferEnd], None]
 
@@ -92,7 +92,7 @@ class Roaming:
     _visit: int = 0
     _newest: int = 0
     _numbers: int = 0
-    _ways: float = 0.0
+    _ways: Ways = field(default_factory=Ways)
 
     @property
     def in_flight(self) -> int:
@@ -151,11 +151,9 @@ class Roaming:
             known.heard = -math.inf
             return self.look(now)
         known.heard = now
-        if math.isfinite(end.finished) and held.gateway == gateway:
-            self._ways += NEWEST * (max(0.0, now - held.sent - end.finished) - self._ways)
-        if end.fate is InferFate.IN_TIME and now > held.deadline:
-            end = replace(end, fate=InferFate.LATE, reason='late: on the way back', tensors={})
-        return self._end(number, end, now)
+        if held.gateway == gateway:
+            self._ways.measure(held.sent, end, now)
+        return self._end(number, in_time(end, held.deadline, now), now)
 
     def alive(self, gateway: str, now: float) -> list[Todo]:
         """Take a sign of life."""
@@ -196,16 +194,13 @@ class Roaming:
         return known is not None and now - known.heard <= self.silence + PERIOD
 
     def _ask(self, held: _Held, now: float) -> list[Todo]:
-        left = held.deadline - now
-        if math.isfinite(left):
-            left -= min(self._ways, MOST_WAYS * max(0.0, left))
         held.gateway, held.sent = self.gateway, now
         # of an older frame than the gateway has seen: in no order with the newer ones
         apart = f'.{held.number}' if held.number < self._newest else ''
         self._newest = max(held.number, self._newest)
         return [Ask(self.gateway, held.number, replace(
-            held.request, remaining=max(0.0, left), stream=f'{self.stream} {self._visit}{apart}',
-            frame=held.number))]
+            held.request, remaining=self._ways.left(held.deadline, now),
+            stream=f'{self.stream} {self._visit}{apart}', frame=held.number))]
 
     def _end(self, number: int, end: InferEnd, now: float) -> list[Todo]:
         held = self._held.pop(number, None)
