@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 import logging
 import math
 import threading
@@ -34,6 +33,7 @@ from intradp_ros.web.inference_messages import (
 )
 from intradp_ros.web.inference_protocol import described, InferBody, ProtocolError
 from intradp_ros.web.inference_routes import LARGE, PATH
+from intradp_ros.web.submitted import submitted
 
 try:
     import grpc
@@ -214,20 +214,10 @@ class InferenceGrpc:
 
     async def _ended(self, name: str, said: InferBody, came: float, client: str, context: Any,
                      ) -> InferEnd:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[InferEnd] = loop.create_future()
-
-        def settle(end: InferEnd) -> None:
-            if not ended.done():
-                ended.set_result(end)
-
-        def heard(end: InferEnd) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and with it the client
-                loop.call_soon_threadsafe(settle, end)
         limit = said.timeout if math.isfinite(said.timeout) else self._services[name].deadline
         left = min(limit + came - time.monotonic(), _left(context))
-        withdraw = self._gateway.submit(InferRequest(
-            name, said.tensors, max(0.0, left), said.priority, client), heard)
+        ended, withdraw = submitted(self._gateway, InferRequest(
+            name, said.tensors, max(0.0, left), said.priority, client))
         try:
             return await ended
         finally:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 import json
 import math
 import time
@@ -22,6 +21,7 @@ from intradp_ros.web.inference_protocol import (
     InferBody,
     ProtocolError,
 )
+from intradp_ros.web.submitted import submitted
 
 PATH = '/v2'
 #: Bodies from so many bytes on are parsed on another thread.
@@ -85,21 +85,11 @@ class InferenceRoutes:
     async def _infer(self, name: str, said: InferBody, scope: Mapping[str, Any],
                      receive: Receive, send: Send) -> None:
         """Answer a request; one whose client goes is withdrawn."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[InferEnd] = loop.create_future()
-
-        def settle(end: InferEnd) -> None:
-            if not ended.done():
-                ended.set_result(end)
-
-        def heard(end: InferEnd) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and with it the client
-                loop.call_soon_threadsafe(settle, end)
         limit = said.timeout if math.isfinite(said.timeout) else self._services[name].deadline
         spent = time.monotonic() - scope.get('came', time.monotonic())
-        withdraw = self._gateway.submit(InferRequest(
+        ended, withdraw = submitted(self._gateway, InferRequest(
             name, said.tensors, max(0.0, limit - spent), said.priority,
-            str(scope.get('client_name', ''))), heard)
+            str(scope.get('client_name', ''))))
         gone = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
