@@ -12,11 +12,11 @@ import hmac
 import os
 from pathlib import Path
 import secrets
-import stat
 from typing import Any
 
+from intradp_ros.core.private_file import check_private
+
 KEY_BYTES, MAC_BYTES = 32, 16
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class SharedKey:
             If it cannot be read.
 
         """
-        if path.stat().st_mode & _OTHERS:
-            raise ValueError(f'others may read the key file {path}: chmod 600 {path}')
+        check_private(path, 'the key file')
         with path.open('rb') as file:
             text = file.read(4 * KEY_BYTES)
         try:

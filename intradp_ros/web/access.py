@@ -17,10 +17,10 @@ import hashlib
 import ipaddress
 from pathlib import Path
 import re
-import stat
 import threading
 import time
 
+from intradp_ros.core.private_file import check_private
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import group
 
@@ -55,8 +55,7 @@ class ApiKeys:
             If it cannot be read.
 
         """
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ValueError(f'others may read the API keys in {path}: chmod 600 {path}')
+        check_private(path, 'the API keys in')
         with path.open('rb') as file:
             text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
         clients: dict[bytes, str] = {}
@@ -84,8 +83,7 @@ def own_key(path: Path | None) -> str:
     """Return the key of a file that only its owner may read, '' without one; ValueError if not."""
     if path is None:
         return ''
-    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f'others may read the key in {path}: chmod 600 {path}')
+    check_private(path, 'the key in')
     key = path.read_text().split()[-1:]
     if not key:
         raise ValueError(f'{path} holds no key')
