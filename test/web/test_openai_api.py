@@ -171,8 +171,8 @@ def test_a_client_that_goes_away_cancels(site: Site, text: str, stream: bool) ->
     body = json.dumps({'messages': [{'role': 'user', 'content': text}],
                        'stream': stream}).encode()
     with socket.create_connection(('127.0.0.1', site.server.port)) as connection:
-        connection.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: '
-                           b'application/json\r\ncontent-length: %d\r\n\r\n' % len(body) + body)
+        connection.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n'
+                           b'content-type: application/json\r\ncontent-length: %d\r\n\r\n' % len(body) + body)
         if stream and 'silent' not in text:
             assert connection.recv(100)
         else:
@@ -225,12 +225,12 @@ def test_without_keys_only_this_machine_is_listened_to() -> None:
 
 def test_large_bodies_are_refused_unread(site: Site) -> None:
     with socket.create_connection(('127.0.0.1', site.server.port), PATIENCE) as connection:
-        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n'
-                           b'\r\n' % (MAX_BODY + 1))
+        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n'
+                           b'content-length: %d\r\n\r\n' % (MAX_BODY + 1))
         assert b' 413 ' in connection.recv(100)
     with socket.create_connection(('127.0.0.1', site.server.port), PATIENCE) as connection:
-        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: '
-                           b'chunked\r\n\r\n')
+        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nhost: localhost\r\n'
+                           b'transfer-encoding: chunked\r\n\r\n')
         part = b'100000\r\n' + bytes(1 << 20) + b'\r\n'
         with pytest.raises(OSError):  # closed on the way
             for _ in range(64):
