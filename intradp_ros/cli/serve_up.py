@@ -11,6 +11,7 @@ from pathlib import Path
 import threading
 from typing import Any
 
+from intradp_ros.cli.arguments import whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
 from intradp_ros.core.extras import pip_install
@@ -64,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
     parser.add_argument('--rate', type=float, default=100.0, metavar='N', help='connections, and '
                         'requests over HTTP, a second of each client (default %(default)s)')
-    parser.add_argument('--grpc', type=int, default=0, metavar='PORT', help='serve the Open '
+    parser.add_argument('--grpc', type=whole(0, 65535), default=0, metavar='PORT', help='serve the Open '
                         'Inference Protocol over gRPC, too, at this port')
     parser.add_argument('--ray', default='', metavar='ADDRESS', help='run the executors in a Ray '
                         'cluster: HOST:PORT, auto for that of this machine, local to start one')

@@ -43,6 +43,7 @@ from intradp_ros.systems.training.plan.training_plan import parse_plan, Training
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Recovery
+from intradp_ros.systems.training.service.round_log import is_rounds, NO_ROUNDS
 from intradp_ros.systems.training.service.trainer import TrainingError
 from intradp_ros.systems.training.service.training_job import (
     JobOptions,
@@ -171,15 +172,18 @@ def _checkpoint(args: argparse.Namespace) -> Path:
     path = args.output or Path('out/train') / f'{name}.safetensors'
     if args.resume and not path.is_file():
         raise CommandError(f'--resume: there is no checkpoint {path}; -o names another one')
-    if path.exists() and not (args.resume or args.overwrite):
-        raise CommandError(f'{path} is there already: --resume goes on from it, --overwrite '
-                           'begins anew, -o names another file')
+    for found in (path, best_of(path)):
+        if found.exists() and not (args.resume or args.overwrite):
+            raise CommandError(f'{found} is there already: --resume goes on from it, --overwrite '
+                               'begins anew, -o names another file')
     if args.metrics and args.metrics.resolve() == Path(path).resolve():
         raise CommandError(f'--metrics: {path} is the checkpoint: name another file')
     if args.metrics and args.metrics.exists():
         if not args.metrics.is_file():
             raise CommandError(f'--metrics: {args.metrics} is not a regular file, from which '
                                '--resume could drop rounds: name one')
+        if not is_rounds(args.metrics):
+            raise CommandError(f'--metrics: {args.metrics}: {NO_ROUNDS}')
         if not (args.resume or args.overwrite):
             raise CommandError(f'--metrics: {args.metrics} is there already: --overwrite begins '
                                'it anew, or name another file')

@@ -155,6 +155,22 @@ def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys
     assert 'the data are 60 samples, but 61 lie on devices' in capsys.readouterr().err
 
 
+def test_what_is_there_is_not_written_over(folder, capsys):
+    """The best weights of another training, and a file that never held rounds."""
+    words = ['train', 'run', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml', '-o',
+             f'{folder}/kept.safetensors']
+    best, notes = folder / 'kept.best.safetensors', folder / 'notes.txt'
+    for path in (best, notes):
+        path.write_text('three years of work')
+    assert main(words) == 2
+    assert 'kept.best.safetensors is there already' in capsys.readouterr().err
+    best.unlink()
+    assert main([*words, '--overwrite', '--metrics', str(notes)]) == 2
+    assert 'holds no rounds of a training' in ' '.join(capsys.readouterr().err.split())
+    assert notes.read_text() == 'three years of work'
+    notes.unlink()
+
+
 @pytest.mark.slow
 def test_a_given_plan_is_run_or_refused(folder, capsys):
     task = f'{folder}/mytask.py:parted'

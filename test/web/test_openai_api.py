@@ -172,7 +172,8 @@ def test_a_client_that_goes_away_cancels(site: Site, text: str, stream: bool) ->
                        'stream': stream}).encode()
     with socket.create_connection(('127.0.0.1', site.server.port)) as connection:
         connection.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n'
-                           b'content-type: application/json\r\ncontent-length: %d\r\n\r\n' % len(body) + body)
+                           b'content-type: application/json\r\n'
+                           b'content-length: %d\r\n\r\n' % len(body) + body)
         if stream and 'silent' not in text:
             assert connection.recv(100)
         else:

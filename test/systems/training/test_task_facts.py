@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from training_fleet import adam, cross_entropy, make_task, sgd
 
+from intradp_ros.systems.training.base.items import Items
 from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
@@ -73,7 +74,7 @@ def test_what_makes_another_result_is_named() -> None:
     graph = capture(task)
     wanted = facts(task, graph)
     assert set(wanted) <= {'initial weights', 'network', 'figures', 'optimiser', 'schedule',
-                           'loss', 'hooks', 'number of samples', DATA}
+                           'loss', 'hooks', 'augmentation', 'number of samples', DATA}
     assert apart(facts(make_task('small')), wanted) == ''
     other = make_task('small')
     with torch.no_grad():
@@ -92,6 +93,25 @@ def test_what_makes_another_result_is_named() -> None:
         assert apart(facts(changed, graph), wanted).startswith(f'{name} '), name
     assert apart(facts(nudged(task, 1e-3), graph), wanted) == '', 'decoders differ a little'
     assert apart(facts(nudged(task, 0.1), graph), wanted).startswith(DATA)
+
+
+def louder(item: Any, generator: torch.Generator) -> Any:
+    return item[0] + 1e-6 * torch.randn(item[0].shape, generator=generator), item[1]
+
+
+def quieter(item: Any, generator: torch.Generator) -> Any:
+    return item[0] + 1e-9 * torch.randn(item[0].shape, generator=generator), item[1]
+
+
+def test_another_augmentation_is_named_though_samples_are_almost_the_same() -> None:
+    task = make_task('small')
+    graph = capture(task)
+    (inputs,), targets = task.data.take(range(len(task.data)))
+    pairs = list(zip(inputs, targets))
+    one, other = (replace(task, data=Items(pairs, augment=how)) for how in (louder, quieter))
+    assert apart(facts(one, graph), facts(one, graph)) == ''
+    assert apart(facts(one, graph), facts(other, graph)).startswith('augmentation ')
+    assert apart(facts(task, graph), facts(one, graph)).startswith('augmentation ')
 
 
 def test_layers_that_compute_something_else_are_another_network() -> None:

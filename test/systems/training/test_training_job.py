@@ -120,6 +120,16 @@ def test_metrics_go_on_where_a_resumed_training_does(tmp_path: Path) -> None:
         1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize('resumed', [False, True])
+def test_a_file_without_rounds_is_left_as_it_is(tmp_path: Path, resumed: bool) -> None:
+    for text in ('three years of work\n', '{"epoch": 1}\n', '[1]\n', '"' * 99):
+        path = tmp_path / 'notes'
+        path.write_text(text)
+        metrics = MetricsFile(path, resumed)
+        metrics.put({'round': 1})
+        assert 'holds no rounds' in metrics.trouble and path.read_text() == text
+
+
 def test_a_state_may_take_long_as_long_as_more_of_it_comes(
         prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, task, exchange = prepared.graph, prepared.task, Exchange('127.0.0.1')

@@ -67,6 +67,8 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
         'hooks': _short(' '.join(
             f'{name} {_source(hook)}' for name, p in task.module.named_parameters()
             for hook in sum(hooks_of(p), []))),
+        'augmentation': _source(augment) if (
+            augment := getattr(task.data, 'augment', None)) else '',
         'number of samples': str(len(task.data)),
         **({CHECK: _numbers(task.check)} if task.validate_every and task.check else {}),
         **({DATA: _numbers(task.data)} if everywhere and not hasattr(

@@ -9,14 +9,20 @@ Rounds that are trained again after a loss are those of before, and not noted ag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+import errno
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any, Protocol
 
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.service.round_commit import RoundCommit
+
+#: Bytes of a line that are looked at.
+_MOST_LINE = 1 << 16
+NO_ROUNDS = 'it is there already and holds no rounds of a training: name another file'
 
 
 class Sink(Protocol):
@@ -52,7 +58,7 @@ class MetricsFile:
                 stream.seek(self._end)
                 while self._waiting:
                     if stream.write(self._waiting[0]) < len(self._waiting[0]):
-                        raise OSError(28, 'No space left on device')
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     self._end += len(self._waiting.pop(0))
             self.trouble = ''
         except OSError as error:
@@ -60,6 +66,8 @@ class MetricsFile:
 
     def _begin(self, first: int) -> int:
         """Make the file, or keep of it what is before a round; return where it ends."""
+        if not is_rounds(self.path):
+            raise OSError(errno.EEXIST, NO_ROUNDS)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self._resumed or not self.path.exists():
             self.path.write_bytes(b'')
@@ -74,6 +82,18 @@ class MetricsFile:
                     break
                 end += len(line)
         return end
+
+
+def is_rounds(path: Path) -> bool:
+    """Return whether a file has rounds, or is empty or not there: no other one is written to."""
+    try:
+        with path.open('rb') as stream:
+            line = stream.readline(_MOST_LINE)
+        return not line or isinstance(json.loads(line)['round'], int)
+    except FileNotFoundError:
+        return True
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 class RoundLog:

@@ -294,8 +294,8 @@ class TrainingJob:
 
     def _train(self, fleet: Fleet) -> Outcome:
         self._fleet, trainer = fleet, fleet.trainer
-        if not self._options.resume:
-            best_of(self._options.checkpoint).unlink(missing_ok=True)  # of a training before
+        if not self._options.resume and _is_checkpoint(best_of(self._options.checkpoint)):
+            best_of(self._options.checkpoint).unlink()  # of a training before
         trainer.commit.rescues = True
         while True:
             trainer.run(until=lambda commit: commit.phase is Phase.PAUSED)
