@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
     parser.add_argument('--rate', type=float, default=100.0, metavar='N', help='connections, and '
                         'requests over HTTP, a second of each client (default %(default)s)')
-    parser.add_argument('--grpc', type=whole(0, 65535), default=0, metavar='PORT', help='serve the Open '
-                        'Inference Protocol over gRPC, too, at this port')
+    parser.add_argument('--grpc', type=whole(0, 65535), default=0, metavar='PORT',
+                        help='serve the Open Inference Protocol over gRPC, too, at this port')
     parser.add_argument('--ray', default='', metavar='ADDRESS', help='run the executors in a Ray '
                         'cluster: HOST:PORT, auto for that of this machine, local to start one')
     parser.add_argument('--logs', type=Path, metavar='FOLDER', help='for logs of executors')
