@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope='module')
-def short_collections() -> Iterator[None]:
+def short_collections() -> None:
     """
     Have the collector look only at what a file's tests make.
 
@@ -123,7 +123,6 @@ def short_collections() -> Iterator[None]:
     """
     gc.collect()
     gc.freeze()
-    yield
 
 
 @pytest.fixture
