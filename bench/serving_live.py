@@ -184,8 +184,10 @@ def together_figures(folder: Path, each: int) -> dict[str, float]:
     return {'one_per_s': rates[0], 'eight_per_s': rates[1], 'ratio': rates[1] / rates[0]}
 
 
-#: Of Ray Serve: requests that a replica holds, and that may wait before it; -1: any number.
-QUEUES = {'default': (100, -1), 'two_batches': (16, -1), 'bounded': (16, 8)}
+#: Of Ray Serve: requests that a replica holds, requests that may wait before it (-1: any number),
+#: and seconds that a batch waits for more.  With 0 s it computes request by request.
+QUEUES = {'default': (100, -1, 0.01), 'bounded': (16, 8, 0.01), 'patient': (16, 8, 0.05),
+          'longer': (16, 8, 0.1)}
 DEADLINE = 0.36  # three batches of 8
 #: A share in time below this counts as this, where one is divided by it.
 LEAST = 1e-3
@@ -200,8 +202,8 @@ def ray_figures(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
     ray.init(include_dashboard=False, log_to_driver=False)
     try:
         serve.start(http_options=serve.HTTPOptions(port=port, request_timeout_s=DEADLINE))
-        for name, (ongoing, queued) in QUEUES.items():
-            serve.run(_deployment(serve, service.seconds, ongoing, queued), name=name,
+        for name, (ongoing, queued, wait) in QUEUES.items():
+            serve.run(_deployment(serve, service.seconds, ongoing, queued, wait), name=name,
                       route_prefix=f'/{name}')
         with sites(folder, POLICY, ('dock',)) as (_, places, _start):
             time.sleep(10.0)
@@ -226,12 +228,13 @@ def ray_figures(folder: Path, seconds: float, rounds: int) -> dict[str, Any]:
         ray.shutdown()
 
 
-def _deployment(serve: Any, seconds: Sequence[float], ongoing: int, queued: int) -> Any:
+def _deployment(serve: Any, seconds: Sequence[float], ongoing: int, queued: int,
+                wait: float) -> Any:
     """Return an application that takes as long as a table, in batches of up to 8."""
     @serve.deployment(max_ongoing_requests=ongoing, max_queued_requests=queued,
                       ray_actor_options={'num_cpus': 0.1})
     class Policy:
-        @serve.batch(max_batch_size=8, batch_wait_timeout_s=0.0)  # type: ignore[untyped-decorator]
+        @serve.batch(max_batch_size=8, batch_wait_timeout_s=wait)  # type: ignore[untyped-decorator]
         async def run(self, pictures: list[bytes]) -> list[bytes]:
             await asyncio.sleep(seconds[len(pictures) - 1])
             return [bytes([sum(picture[:64]) % 127]) * 1400 for picture in pictures]
