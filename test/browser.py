@@ -54,6 +54,8 @@ class Page:
         self.call('Emulation.setEmulatedMedia', features=[
             {'name': 'prefers-color-scheme', 'value': theme}])
         self.call('Page.navigate', url=url)
+        self.until(f'document.body && document.readyState !== "loading" '
+                   f'&& location.href.startsWith({json.dumps(url)})')
 
     def run(self, script: str) -> Any:
         """Return what a script gives, as JSON."""
@@ -70,7 +72,8 @@ class Page:
         """Return what a script gives as soon as that is true."""
         end = time.monotonic() + seconds
         while not (found := self.run(script)):
-            assert time.monotonic() < end, f'{script}: never; {self.text()[:2000]} {self.errors}'
+            assert time.monotonic() < end, f'{script}: never; {self.errors} ' + str(self.run(
+                'document.body && document.body.innerText.slice(0, 2000)'))
             time.sleep(0.05)
         return found
 

@@ -20,15 +20,19 @@ from intradp_ros.report.view.observed import Observed, OPTIONS
 LINGER, AGAIN = 5.0, 3.0
 #: Seconds without a sign of life: a busy machine takes long to import what it needs.
 SILENCE = 60.0
+DOMAIN = 'ROS_DOMAIN_ID'
 
 
 class Live:
     """Starts to listen when the first one looks, and ends when the last one has gone."""
 
-    def __init__(self, gateways: Sequence[str], key: str) -> None:
+    def __init__(self, gateways: Sequence[str] = (), key: str = '', prefix: Sequence[str] = (),
+                 environment: Mapping[str, str] = os.environ) -> None:
+        """Take gateways to ask with a key, and where it listens: words before its command."""
         self._gateways, self._key = gateways, key
+        self._prefix, self._environment = prefix, environment
         self._lock = threading.Lock()
-        self.observed = Observed(os.environ.get('ROS_DOMAIN_ID', '0'))
+        self.observed = Observed(environment.get(DOMAIN) or os.environ.get(DOMAIN, '0'))
         self._lookers: list[frozenset[str]] = []
         self._child: ChildProcess | None = None
         self._started, self._left = 0.0, 0.0
@@ -77,7 +81,8 @@ class Live:
         if self._child is None and now - self._started > AGAIN:
             self._started = now
             self._child = ChildProcess('view', 'intradp_ros.nodes.sharing.view_listener', (),
-                                       self._take, self._gone, silence=SILENCE)
+                                       self._take, self._gone, prefix=self._prefix,
+                                       environment=self._environment, silence=SILENCE)
             self._wish()
         if self._gateways and now >= self._gateways_next:
             self._gateways_next = now + 1.0

@@ -126,23 +126,56 @@ def test_language_training_and_sites() -> None:
             10.0 + k)
         seen.take('DiagnosticArray', '/diagnostics', status(
             '/coordinator', missing='', rounds_done=k, round=f'{k} of 90', loss=2.5 - k / 4,
-            samples_per_second=33, who='0-3: a(2)', lost=''), 10.0 + k)
-    seen.take('Gateway', 'hall:8000', {
-        'site': 'hall', 'executors': 2, 'links': ['dock'], 'hop_ms': {'dock': 1.5}, 'problems': {},
-        'services': {'detector': {'in_time': 91, 'late': 4, 'refused': 3, 'cancelled': 2,
-                                  'lost': 0, 'waiting': 5, 'p95_ms': 48.5, 'transfers': 6}}}, 13.0)
+            samples_per_second=33, who='0-3: a(2)', lost='', rounds_replayed=7,
+            **{'validation_loss': 3.25 - k / 4} if k > 1 else {}), 10.0 + k)
+    for when, in_time, late in ((12.0, 74, 1), (13.0, 91, 4)):
+        seen.take('Gateway', 'hall:8000', {
+            'site': 'hall', 'executors': 2, 'links': ['dock'], 'hop_ms': {'dock': 1.5},
+            'problems': {}, 'services': {'detector': {
+                'in_time': in_time, 'late': late, 'refused': 3, 'cancelled': 2, 'lost': 0,
+                'waiting': 5, 'p95_ms': 48.5, 'transfers': 6}}}, when)
     seen.take('Gateway', 'yard:8000', {'error': 'Connection refused'}, 13.0)
     view = seen.view({}, 13.5)
     [said] = blocks(view, 'headline', 'language')
     assert said['text'] == '6 tokens a second, 171.5 ms each; bottleneck: disk of drone'
     assert blocks(view, 'line', 'language')[0]['series'][0]['points'] == [
         [1.0, 6.0], [2.0, 6.0], [3.0, 6.0]]
-    assert blocks(view, 'line', 'training')[0]['series'][0]['points'] == [
-        [0.0, 2.5], [1.0, 2.25], [2.0, 2.0], [3.0, 1.75]]
+    curves = {s['name']: s['points'] for s in blocks(view, 'line', 'training')[0]['series']}
+    assert curves == {'training': [[0.0, 2.5], [1.0, 2.25], [2.0, 2.0], [3.0, 1.75]],
+                      'validation': [[2.0, 2.75], [3.0, 2.5]]}
+    assert facts(view, 'training')['rounds replayed'] == '7'
+    [served] = blocks(view, 'line', 'serving')
+    assert {s['name']: s['points'] for s in served['series']} == {
+        'all': [[1.0, 20.0]], 'in time': [[1.0, 17.0]]}
     assert blocks(view, 'table', 'serving')[0]['rows'] == [
         ['hall', 'detector', '91', '4', '3', '2', '0', '5', '48.5 ms', '6']]
     states = {m['name']: m['state'] for b in blocks(view, 'map') for m in b['machines']}
     assert states == {'/head': 'well', '/coordinator': 'well', 'hall': 'well', 'yard:8000': 'out'}
+
+
+def test_segments_say_what_is_in_memory_and_what_is_read() -> None:
+    seen = Observed()
+    seen.take('FleetState', '/fleet/state', state(plan=json.dumps({
+        'pages': 40, 'slots': {'a': [[0], [1], [2]], 'c': [[3, 4], [5]], 'b': []}})), 1.0)
+    [segments] = blocks(seen.view({}, 1.5), 'table', 'fleet')
+    assert segments['caption'].endswith('a → c')
+    assert segments['rows'] == [['a', '3: 0 to 2', '3: 0 to 2', 'none', '40'],
+                                ['c', '3: 3 to 5', '1: 5', '2: 3 to 4', '40'],
+                                ['b', 'none', 'none', 'none', '40']]
+
+
+def test_the_busiest_device_is_the_bottleneck() -> None:
+    seen = Observed()
+    seen.take('FleetState', '/fleet/state', state(), 1.0)
+    for k in range(4):
+        for name, busy in (('a', 0.25), ('c', 0.75), ('stranger', 0.95)):
+            seen.take('DiagnosticArray', '/diagnostics', status(
+                f'/{name}', weight_bytes_served=0, device_name=name,
+                stages_computing_s=busy * k), 1.0 + k)
+    assert facts(seen.view({}, 4.5), 'fleet')['bottleneck'] == 'c, computing 75% of the time'
+    seen.take('InferenceStats', f'{ROBOT}/stats', stats(latency_ms=50.0), 5.0)
+    assert facts(seen.view({}, 5.5), 'sharing')['bottleneck'] == \
+        'computing of the robot: 43% of the frame'
 
 
 def test_nodes_that_are_gone_are_forgotten() -> None:

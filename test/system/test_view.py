@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from itertools import takewhile
 import json
 import os
 from pathlib import Path
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -16,12 +19,13 @@ import time
 from typing import Any
 
 from browser import browser
-from node_processes import nodes, own_domain, TIMEOUT
+from node_processes import LATCHED, nodes, own_domain, TIMEOUT
 import pytest
 import rclpy
+from rclpy.executors import SingleThreadedExecutor
 
 from intradp_ros.cli.view_live import LINGER, Live
-from intradp_ros.msg import InferenceStats, InferenceTimeline
+from intradp_ros.msg import FleetState, InferenceStats, InferenceTimeline
 from intradp_ros.web.view_app import ViewServer
 
 pytestmark = pytest.mark.slow
@@ -36,6 +40,40 @@ message = InferenceStats(strategy='x' * 2000, latency_ms=1.0)
 while True:
     publisher.publish(message)
 """
+#: Keeps when a page first shows that a device is out, in ms since 1970.
+NOTE = """window.noted = 0; new MutationObserver((_, seen) => {
+    if (document.body.innerText.includes('1 of 2 devices are there')) {
+        window.noted = Date.now(); seen.disconnect(); }
+}).observe(document.body, {subtree: true, childList: true, characterData: true}); 0"""
+
+
+class Said:
+    """What a coordinator says, and when it does by its own clock."""
+
+    def __enter__(self) -> Said:
+        self._context = rclpy.Context()
+        rclpy.init(context=self._context)
+        self._node = rclpy.create_node('said', context=self._context)
+        self._heard: list[FleetState] = []
+        self._node.create_subscription(FleetState, '/fleet/state', self._heard.append, LATCHED)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        return self
+
+    def out(self) -> float:
+        """Return when it last began to say that one device of two is there, in seconds."""
+        end = time.monotonic() + TIMEOUT
+        while not self._heard or len(self._heard[-1].alive) != 1:
+            assert time.monotonic() < end, self._heard
+            self._executor.spin_once(0.05)
+        alone = takewhile(lambda state: len(state.alive) == 1, reversed(self._heard))
+        stamp = list(alone)[-1].header.stamp
+        return float(stamp.sec + 1e-9 * stamp.nanosec)
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown()
+        self._node.destroy_node()
+        self._context.try_shutdown()
 
 
 class Looking:
@@ -69,7 +107,7 @@ def test_a_device_that_is_killed_is_out_on_the_page(tmp_path: Path) -> None:
         start.start('coordinator_node', {
             'model': MODEL, 'stages': 'board1,board2', 'source': 'board1',
             'devices': ['board1', 'board2']})
-        live = Live((), '')
+        live = Live()
         with closing(live), closing(ViewServer(live, '127.0.0.1', 0)) as server, \
                 browser(tmp_path / 'browser') as page:
             assert live.pid is None
@@ -79,18 +117,17 @@ def test_a_device_that_is_killed_is_out_on_the_page(tmp_path: Path) -> None:
             for each in ('/board1 device well', '/coordinator_node coordinator well', 'board1',
                          'without a key', 'load', 'GB', '1. board1: operators'):
                 assert each in text
-            heard: list[float] = []
-            follow = Looking(live)
+            with Said() as said:  # a device that is stopped is out, and back when it goes on
+                delays = []
+                for _ in range(3):
+                    page.run(NOTE)
+                    boards['board2'].signal(signal.SIGSTOP)
+                    delays.append(page.until('window.noted') / 1e3 - said.out())
+                    boards['board2'].signal(signal.SIGCONT)
+                    page.until("document.body.innerText.includes('2 of 2 devices are there')")
+            assert min(delays) < 0.5, delays  # the least: others compute on this machine, too
             boards['board2'].kill()
-
-            def wait() -> None:
-                follow.until(lambda text: '1 of 2 devices are there' in text)
-                heard.append(time.monotonic())
-            threading.Thread(target=wait).start()
             page.until("document.body.innerText.includes('1 of 2 devices are there')")
-            seen = time.monotonic()
-            follow.close()
-            assert heard and seen - heard[0] < 0.5 + 0.5  # the check itself takes some
             assert 'board2 device out' in page.text() and 'out for' in page.text()
             assert 'its heartbeats do not come' in page.text()
             pid = live.pid
@@ -136,20 +173,22 @@ class Robot:
 
 
 def test_timelines_are_measured_on_a_wish_only_and_rarely(tmp_path: Path) -> None:
-    with own_domain(tmp_path), closing(Robot()) as robot, closing(Live((), '')) as live:
+    with own_domain(tmp_path), closing(Robot()) as robot, closing(Live()) as live:
         with closing(Looking(live)) as looking:
             looking.until(lambda text: 'Sharing: /robot' in text)
             assert '"gantt"' not in json.dumps(looking.view())
         assert robot.measured == 0
         with closing(Looking(live, timelines='1')) as looking:
             looking.until(lambda text: '"gantt"' in text)
-            before = robot.measured
-            time.sleep(2.0)  # 30 kB are three seconds' worth
-            assert robot.measured - before <= 2
+            begun, before = time.monotonic(), robot.measured
+            time.sleep(12.0)
+            measured, seconds = robot.measured - before, time.monotonic() - begun
+            # 30 kB are three seconds' worth, and some may be on the way when it is left again
+            assert 1 <= measured <= 2 * seconds / 3.0, (measured, seconds)
 
 
 def test_a_flooding_publisher_costs_a_tenth_of_a_core_and_hides_nobody(tmp_path: Path) -> None:
-    with own_domain(tmp_path), closing(Robot()) as robot, closing(Live((), '')) as live, \
+    with own_domain(tmp_path), closing(Robot()) as robot, closing(Live()) as live, \
             closing(Looking(live)) as looking:
         looking.until(lambda text: 'Sharing: /robot' in text)
         flood = subprocess.Popen([sys.executable, '-c', FLOOD], cwd=tmp_path)
@@ -158,11 +197,12 @@ def test_a_flooding_publisher_costs_a_tenth_of_a_core_and_hides_nobody(tmp_path:
             time.sleep(5.0)  # until it is noticed, where the machine is not too busy to flood
             assert live.pid
             begun, before = time.monotonic(), cpu_seconds(live.pid)
-            time.sleep(20.0)
+            time.sleep(40.0)  # it is listened to again meanwhile
             share = (cpu_seconds(live.pid) - before) / (time.monotonic() - begun)
             assert share <= 0.1
             newest = robot.number
-            looking.until(lambda text: f'frame {newest}' in text, TIMEOUT)
+            looking.until(lambda text: max(map(int, re.findall(r'"frame (\d+)"', text)), default=0)
+                          >= newest)
         finally:
             flood.kill()
             flood.wait()

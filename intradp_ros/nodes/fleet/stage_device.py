@@ -84,7 +84,9 @@ class StageDevice:
     def status(self) -> Mapping[str, Any]:
         """Return what was computed and what crossed."""
         worker, client = self._role.worker, self._role.client
-        return {'inferences': Total(worker.finished), **crossed(worker.sent, worker.received),
+        return {'inferences': Total(worker.finished),
+                'stages_computing_s': Total(self._role.busy(), '.3f'),
+                **crossed(worker.sent, worker.received),
                 **(client.counts() if client else {}),
                 'trouble': client.unavailable_reason() if client else ''}
 

@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-import io
-from itertools import islice
 import json
 import math
 import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
-from PIL import Image as Picture
 import rclpy
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -38,23 +35,21 @@ from intradp_ros.msg import (
     ScheduleBook,
     SharingEvent,
 )
+from intradp_ros.nodes.common.plain_messages import PICTURE_TOPICS, plain, small_png
 
 #: Seconds between two looks for messages, and for topics.
 PERIOD, SEARCH = 0.1, 0.5
 #: Topics that are listened to; messages of one that are taken at a look; bytes of a message.
 MOST_TOPICS, MOST_TAKEN, MOST_BYTES = 256, 20, 8 << 20
-#: Share of a core above which the dearest topic is left alone, and for how many seconds.
-SHARE, MUTED = 0.08, 10.0
+#: Share of a core above which the dearest topic is left alone: at least so many seconds, and so
+#: long that it costs no more than another share in the long run.
+SHARE, MUTED, LASTING = 0.08, 10.0, 0.04
 #: Seconds of processor time that starting may take before shares are counted.
 SETTLING = 3.0
 #: Bytes a second of what others measure or send only for us: pictures and timelines.
 BUDGET = 10_000
-#: Letters of a text; of plans and tables; entries of a list; width of a picture.
-TEXT, LONG_TEXT, ENTRIES, WIDTH = 500, 4 << 20, 5000, 480
-_LONG = ('plan', 'book')
 _NEWEST = QoSProfile(depth=MOST_TAKEN, reliability=ReliabilityPolicy.BEST_EFFORT)
 _LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-_ONE = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 _KINDS: dict[str, tuple[type, QoSProfile]] = {
     f'intradp_ros/msg/{kind.__name__}': (kind, qos) for kind, qos in (
         (InferenceStats, _NEWEST), (LinkState, _NEWEST), (FleetQoe, _NEWEST),
@@ -65,7 +60,6 @@ _KINDS: dict[str, tuple[type, QoSProfile]] = {
 _WISHED: dict[str, tuple[str, type]] = {
     'intradp_ros/msg/InferenceTimeline': ('timelines', InferenceTimeline),
     'sensor_msgs/msg/Image': ('pictures', Image)}
-_SHOWN = ('/result_image', '/overlay')
 
 Observation = tuple[str, str, float, Any]
 
@@ -113,13 +107,13 @@ class ViewListener:
             if known := next((_KINDS[kind] for kind in kinds if kind in _KINDS), None):
                 self._listen(topic, *known, once=False)
             elif wished := self._wished(topic, kinds):
-                self._listen(topic, wished, _ONE, once=True)
+                self._listen(topic, wished, _NEWEST, once=True)
 
     def _wished(self, topic: str, kinds: list[str]) -> type | None:
         """Return the messages of a topic that somebody wishes to see."""
         name, kind = next((_WISHED[kind] for kind in kinds if kind in _WISHED), ('', None))
         return kind if name in self.wishes and (
-            kind is not Image or topic.endswith(_SHOWN)) else None
+            kind is not Image or topic.endswith(PICTURE_TOPICS)) else None
 
     def _listen(self, topic: str, kind: type, qos: QoSProfile, once: bool) -> None:
         self._heard[topic] = _Heard(kind, self.node.create_subscription(
@@ -129,72 +123,45 @@ class ViewListener:
         self.node.destroy_subscription(self._heard.pop(topic).subscription)
 
     def _take(self, topic: str, heard: _Heard, now: float) -> Iterator[Observation]:
-        handle = heard.subscription.handle
-        for _ in range(MOST_TAKEN):
-            with handle:
-                found = handle.take_message(heard.kind, True)
-            if found is None:
-                return
-            data = found[0]
-            heard.taken += 1
-            heard.nbytes += len(data)
+        handle, found = heard.subscription.handle, list[bytes]()
+        with handle:
+            while len(found) < MOST_TAKEN and (one := handle.take_message(heard.kind, True)):
+                found.append(one[0])
+        heard.taken += len(found)
+        heard.nbytes += (nbytes := sum(map(len, found)))
+        if heard.once and found:  # more may have been sent until it is left again
+            self._rest[topic] = now + nbytes / BUDGET
+            self._drop(topic)
+            del found[:-1]
+        for data in found:
             if len(data) <= MOST_BYTES and (read := _read(heard.kind, data)) is not None:
                 yield heard.kind.__name__, topic, time.time(), read
-            if heard.once:
-                self._rest[topic] = now + len(data) / BUDGET
-                self._drop(topic)
-                return
 
     def _weigh(self, now: float) -> Iterator[Observation]:
         """Leave the topic alone that costs most, where all together cost too much."""
-        share = (self._used() - self._spent) / (now - self._looked)
-        self._looked, self._spent = now, self._used()
+        spent, past = self._used() - self._spent, now - self._looked
+        self._looked, self._spent = now, self._spent + spent
         weights = Counter({topic: 1000 * heard.taken + heard.nbytes
                            for topic, heard in self._heard.items()})
         for heard in self._heard.values():
             heard.taken = heard.nbytes = 0
-        if share > SHARE and now - self._began > SETTLING and weights:
+        if spent > SHARE * past and now - self._began > SETTLING and weights:
             topic, weight = weights.most_common(1)[0]
             if weight > 20_000:
-                self._rest[topic] = now + MUTED
+                self._rest[topic] = now + (rest := max(MUTED, spent / LASTING))
                 self._drop(topic)
                 yield 'Notice', topic, time.time(), {
                     'text': f'{topic} sends more than this page looks at: it is listened to for '
-                            f'a moment every {MUTED:.0f} s'}
+                            f'a moment every {rest:.0f} s'}
 
 
 def _read(kind: type, data: bytes) -> Any:
     """Return a message as plain data, None for one that is none."""
     try:
         message: Any = deserialize_message(data, kind)
-        return _picture(message) if kind is Image else plain(message)
+        return {'png': small_png(message).hex()} if kind is Image else plain(message)
     except Exception:  # noqa: BLE001 - rclpy has no common class for what strangers send
         return None
-
-
-def _picture(message: Any) -> dict[str, Any]:
-    from intradp_ros.nodes.sensors.image_messages import to_rgb  # imports torch
-    picture = Picture.fromarray(to_rgb(message))
-    picture.thumbnail((WIDTH, WIDTH))
-    out = io.BytesIO()
-    picture.save(out, 'PNG')
-    return {'png': out.getvalue().hex(), 'nbytes': len(message.data)}
-
-
-def plain(value: Any, name: str = '') -> Any:
-    """Return a message or a field of one as plain data; numbers that are not finite as None."""
-    if isinstance(value, str):
-        return value[:LONG_TEXT if name in _LONG else TEXT]
-    if isinstance(value, bytes):
-        return value[0] if len(value) == 1 else None
-    if isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if hasattr(value, 'get_fields_and_field_types'):
-        return {field: plain(getattr(value, field), field)
-                for field in value.get_fields_and_field_types() if field not in ('mac', 'models')}
-    return [plain(each) for each in islice(value, ENTRIES)]
 
 
 def main() -> None:

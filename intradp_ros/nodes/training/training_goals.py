@@ -23,7 +23,7 @@ from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.nodes.common.lifecycle import ManagedNode
-from intradp_ros.nodes.common.prometheus import Figure
+from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST
@@ -215,7 +215,11 @@ class TrainingGoals:
                        'joules_modelled': 'unknown' if progress.joules is None
                        else Figure(progress.joules, '.3g'),
                        'who': progress.plan, 'lost': ', '.join(progress.lost),
-                       'checkpoint': goal.checkpoint, 'trouble': progress.trouble}
+                       'checkpoint': goal.checkpoint, 'trouble': progress.trouble,
+                       'rounds_replayed': Total(progress.replayed),
+                       **{f'validation_{name}': Figure(value, '.6g')
+                          for name, value in (progress.validation or {}).items()
+                          if value is not None}}
         return message, values, not (progress and (progress.lost or progress.trouble))
 
     def _end(self) -> None:

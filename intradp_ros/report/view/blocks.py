@@ -101,16 +101,16 @@ def line(caption: str, x: str, y: str, series: Mapping[str, Sequence[Point]], *,
 
 
 def frames(caption: str, parts: Mapping[str, str], rows: Sequence[Mapping[str, Any]],
-           chosen: Any = None) -> Block | None:
+           chosen: Any = None, pick: str = 'at') -> Block | None:
     """
-    Return frames as bars of stacked parts.
+    Return frames as bars of stacked parts; a choice of one is asked for by the name `pick`.
 
     :param parts: colours by name of part.
     :param rows: of each frame `id`, `text`, `values` in the order of the parts (ms), and what is
         known of `predicted` and `limit` (ms).
     """
-    return {'kind': 'frames', 'caption': caption, 'chosen': chosen, 'rows': list(rows),
-            'parts': [[name, colour] for name, colour in parts.items()]} if rows else None
+    return {'kind': 'frames', 'caption': caption, 'chosen': chosen, 'pick': pick,
+            'rows': list(rows), 'parts': [*map(list, parts.items())]} if rows else None
 
 
 def gantt(caption: str, spans: Sequence[Sequence[Any]], unit: str = 'ms',

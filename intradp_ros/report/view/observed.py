@@ -8,9 +8,10 @@ Takes messages as plain data, live or of a recording, of any values; keeps no mo
 """
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 import json
 from typing import Any
 
@@ -46,6 +47,8 @@ OPTIONS: Mapping[str, str] = {'timelines': 'timelines (robot and server then mea
                               'pictures': 'pictures (sent rarely: 10 kB/s at most)'}
 #: Things of a kind that are kept; frames, figures and events of each.
 MOST, FRAMES, HISTORY, EVENTS, TIMELINES = 256, 100, 600, 10, 20
+#: Messages of late that a rate is of.
+LATELY = 10
 #: Seconds of silence after which a node counts as out, and after which it is forgotten.
 SILENT, FORGOTTEN = 3.5, 600.0
 _MAX_BOOK = 64 << 20
@@ -131,7 +134,7 @@ class _Robot:
 @dataclass
 class _Fleet:
     state: Data = field(default_factory=dict)
-    plan: Data = field(default_factory=dict)
+    stages: Block | None = None
     qoe: deque[tuple[float, Data]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     devices: dict[str, Data] = field(default_factory=dict)
     missing: dict[str, float] = field(default_factory=dict)  # since when
@@ -155,6 +158,7 @@ class Observed:
             'InferenceTimeline': self._timeline, 'DeviceState': self._device,
             'FleetQoe': self._qoe, 'ScheduleBook': self._book, 'Image': self._picture,
             'Gateway': self._gateway, 'Notice': self._notice}
+        self.kinds = frozenset(self._takes)
 
     def take(self, kind: str, topic: str, data: Any, when: float) -> None:
         """Take a message that was heard at a time (seconds); what is none changes nothing."""
@@ -171,7 +175,7 @@ class Observed:
         notes = [text for when, text in self._notices.values() if now - when < 30.0]
         sections = [*self._map(now), *self._sharing(query), *self._fleet(), *self._language(),
                     *self._training(), *self._serving(now)]
-        if not sections:
+        if not sections and self._domain:
             notes.append(
                 f'Nothing is heard yet in ROS domain {self._domain}: looked for diagnostics, '
                 'stats and links of robots, states of fleets. Start nodes in this environment '
@@ -227,14 +231,12 @@ class Observed:
             self.pictures[topic] = picture
             above = topic.rpartition('/')[0]
             for name, robot in self._robots.items():
-                if name.rpartition('/')[0] == above:
+                if above in (name, name.rpartition('/')[0]):
                     robot.picture = topic
 
     def _state(self, topic: str, data: Any, when: float) -> None:
         fleet = _of(self._fleets, topic.removesuffix('/state'), _Fleet)
-        fleet.state = data
-        plan = json.loads(data['plan']) if data['plan'] else {}
-        fleet.plan = plan if isinstance(plan, dict) else {}
+        fleet.state, fleet.stages = data, _stages(data['plan'])
         gone = [name for name in data['expected'] if name not in data['alive']]
         fleet.missing = {name: fleet.missing.get(name, when) for name in gone}
 
@@ -260,6 +262,9 @@ class Observed:
         if not site.well or not site.since:
             site.since = when
         site.well, site.seen, self._sites[topic] = True, when, data
+        rows = data['services'].values()
+        site.past.append((when, {'in time': str(sum(row['in_time'] for row in rows)), 'all': str(
+            sum(row[fate] for row in rows for fate in _FATES))}))
 
     def _notice(self, topic: str, data: Any, when: float) -> None:
         if len(self._notices) < MOST:
@@ -345,12 +350,13 @@ class Observed:
                 facts([('coordinator', state['coordinator']), ('there', ', '.join(state['alive'])),
                        ('missing', ', '.join(fleet.missing)),
                        ('trouble', '; '.join(state['trouble'])),
+                       ('bottleneck', self._busiest(state['alive'])),
                        ('frames answered', qoe.get('frames')),
                        ('missed of the last 100', shown(100 * qoe['missed_share'], '%')
                         if qoe else None),
                        ('energy of all devices', shown(qoe.get('joules'), 'J')),
                        ('changes of plan', qoe.get('switches')), ('plan', state['text'])]),
-                _stages(fleet.plan),
+                fleet.stages,
                 table('Devices', ['device', 'speed', 'memory for plans', 'threads', 'battery',
                                   'weights'], [
                     [n, shown(d['speed']), shown(d['memory_bytes'] / 1e6, 'MB')
@@ -363,6 +369,16 @@ class Observed:
                     'expected': [(w - began, _ms(q['latency_expected'])) for w, q in fleet.qoe],
                     'target': [(w - began, _ms(q['latency_target'])) for w, q in fleet.qoe]},
                     dashed=('expected', 'target')))
+
+    def _busiest(self, devices: Sequence[str]) -> str:
+        """Return which device of a fleet computes most of the time, '' where none does."""
+        shares = {}
+        for node in self._nodes.values():
+            rates = [rate for _, rate in _rates(node, 'stages_computing_s')][-LATELY:]
+            if rates and (name := node.values.get('device_name', '')) in devices:
+                shares[name] = sum(rates) / len(rates)
+        name = max(shares, key=shares.__getitem__, default='')
+        return f'{name}, computing {shares[name]:.0%} of the time' if name and shares[name] else ''
 
     def _language(self) -> Iterator[dict[str, Any]]:
         heads = {n: node for n, node in self._nodes.items() if 'ms_per_token' in node.values}
@@ -401,13 +417,16 @@ class Observed:
                 headline(f'Round {values.get("round", "")}, loss {values.get("loss", "")}, '
                          f'{values.get("samples_per_second", "")} samples a second',
                          WARNS if values.get('lost') or values.get('trouble') else WELL),
-                line('Loss', 'round', 'loss', {'loss': [
-                    (number(v.get('rounds_done')), number(v.get('loss')))
-                    for _, v in node.past]}),
+                line('Loss', 'round', 'loss', {word: [
+                    (number(v.get('rounds_done')), number(v.get(key))) for _, v in node.past]
+                    for word, key in (('training', 'loss'), ('validation', 'validation_loss'))}),
                 facts([(word, values.get(key)) for word, key in (
                     ('task', 'task'), ('layers and samples', 'who'), ('lost', 'lost'),
-                    ('checkpoint', 'checkpoint'), ('energy, modelled', 'joules_modelled'),
-                    ('paused', 'paused'), ('trouble', 'trouble'))]))
+                    ('rounds replayed', 'rounds_replayed'), ('checkpoint', 'checkpoint'),
+                    ('energy, modelled', 'joules_modelled'),
+                    ('paused', 'paused'), ('trouble', 'trouble'))]
+                    + [(key.replace('_', ' '), value) for key, value in values.items()
+                       if key.startswith('validation_')]))
 
     def _serving(self, now: float) -> Iterator[dict[str, Any]]:
         rows = [[said['site'], service, *(row[fate] for fate in _FATES), row['waiting'],
@@ -423,7 +442,10 @@ class Observed:
                 WELL if done >= 0.9 * every else WARNS),
             table('Sites', ['site', 'service', 'in time', 'late', 'refused', 'cancelled', 'lost',
                             'waiting', 'p95', 'forwarded'], rows),
-            table('Links', ['site', 'to', 'hop'], [
+            *(line(f'Requests a second of {said["site"]}', 's', '/s', {
+                word: list(_rates(self._gateways[address], word)) for word in ('all', 'in time')})
+              for address, said in sorted(self._sites.items())),
+            table('Who forwards to whom', ['site', 'to', 'hop'], [
                 [said['site'], other, shown(ms, 'ms')] for said in self._sites.values()
                 for other, ms in said['hop_ms'].items()]),
             facts([(f'{said["site"]}: {what}', why) for said in self._sites.values()
@@ -458,7 +480,7 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
                                 each['extra_ms']],
                      'predicted': each['predicted_ms'], 'limit': each['alone_ms'] or None})
     yield frames('Latency of the last frames with its parts; dashed: the robot alone, expected',
-                 _PARTS, rows, f'{name} {stats["inference"]}')
+                 _PARTS, rows, f'{name} {stats["inference"]}', 'frame')
     spans = robot.timelines.get(stats['inference']) or \
         (list(robot.timelines.values())[-1] if robot.timelines else [])
     yield facts([
@@ -468,7 +490,7 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
         ('sent', shown(stats['bytes_up'] / 1e3, 'kB')),
         ('received', shown(stats['bytes_down'] / 1e3, 'kB')),
         ('energy of the robot, modelled', shown(stats['energy_j'], 'J')),
-        ('bottleneck', bottleneck(spans))], 'This frame')
+        ('bottleneck', bottleneck(spans) or _longest(stats))], 'This frame')
     schedule = stats['schedule']
     stages = robot.book[schedule] if stats['by_rows'] and schedule < len(robot.book) else []
     yield bands('Who computed which rows: the robot the upper ones, the server the others',
@@ -479,11 +501,20 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
         [event['kind'], event['inference'], event['text']] for event in robot.events])
 
 
-def _stages(plan: Data) -> Block | None:
+def _longest(stats: Data) -> str:
+    """Return what took most of a frame, where no timeline was measured."""
+    parts = {'computing of the robot': stats['compute_ms'],
+             'waiting for server and link': stats['waiting_ms']}
+    name = max(parts, key=parts.__getitem__)
+    return f'{name}: {parts[name] / stats["latency_ms"]:.0%} of the frame' \
+        if stats['latency_ms'] > 0 else ''
+
+
+def _stages(plan: str) -> Block | None:
     """Return who holds what by a plan of any system, as far as it is known."""
     try:
-        return _parts(plan)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return _parts(json.loads(plan)) if plan else None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return None
 
 
@@ -498,12 +529,23 @@ def _parts(plan: Data) -> Block | None:
              ', '.join(f'{device} ({share})' for device, share in stage['shares'])]
             for stage in stages])
     if slots := plan.get('slots'):
-        held: dict[str, list[Any]] = defaultdict(list)
-        for device, each in slots.items():
-            held[device] += list(each)
-        return table('Segments', ['device', 'slots of blocks', 'pages of keys and values'], [
-            [device, len(each), plan.get('pages', '')] for device, each in held.items()])
+        owner = {block: device for device, own in slots.items() for slot in own for block in slot}
+        order = ' → '.join(device for device, _ in groupby(owner[b] for b in sorted(owner)))
+        return table(f'Segments, in the order of the blocks: {order}', [
+            'device', 'blocks', 'always in memory', 'read from disk for each token',
+            'pages of keys and values'], [
+            [device, _runs(own), _runs(slot for slot in own if len(slot) == 1),
+             _runs(slot for slot in own if len(slot) > 1), plan.get('pages', '')]
+            for device, own in slots.items()])
     return None
+
+
+def _runs(slots: Iterable[Iterable[int]]) -> str:
+    """Return blocks in words: how many, and from where to where."""
+    blocks = sorted(block for slot in slots for block in slot)
+    runs = [[b for _, b in run] for _, run in groupby(enumerate(blocks), lambda p: p[1] - p[0])]
+    return f'{len(blocks)}: ' + ', '.join(
+        f'{run[0]} to {run[-1]}' if run[1:] else str(run[0]) for run in runs) if runs else 'none'
 
 
 def _host(values: Mapping[str, str]) -> str:

@@ -109,7 +109,7 @@ const draw = {
       let level = 0;
       const text = [row.text, ...b.parts.map(([name], i) => `${name} ${round(row.values[i])} ms`),
         row.predicted ? `predicted ${round(row.predicted)} ms` : ''].filter(Boolean).join(', ');
-      const group = svg('g', {class: 'pick', click: choose(view.live ? 'frame' : 'at', row.id)},
+      const group = svg('g', {class: 'pick', click: choose(b.pick, row.id)},
         title(text));
       row.values.forEach((value, i) => {
         group.append(svg('rect', {x: a.x(k), y: a.y(level + value),
@@ -195,7 +195,7 @@ function show() {
   $('replay').hidden = view.length < 2;
   $('slider').max = view.length - 1;
   if (document.activeElement !== $('slider') || timer) $('slider').value = view.at;
-  $('step').textContent = `${view.at + 1} of ${view.length}`;
+  $('step').textContent = view.step || `${view.at + 1} of ${view.length}`;
   reuse($('options'), view.options.map((o) => [o.name, JSON.stringify(o), () => el('label', {},
     el('input', {type: 'checkbox', checked: o.on ? '' : undefined, change: (event) => {
       query.set(o.name, event.target.checked ? '1' : '0');

@@ -94,7 +94,7 @@ class Progress:
     Where a training stands; joules are modelled, None where no device's power is known.
 
     `trouble` is why nothing could be saved when it was last tried, '' where that was written;
-    `validation` is the newest one.
+    `validation` is the newest one; `replayed` are the rounds computed again after losses.
     """
 
     state: str
@@ -108,6 +108,7 @@ class Progress:
     lost: tuple[str, ...]
     trouble: str = ''
     validation: Mapping[str, float | None] | None = None
+    replayed: int = 0
 
 
 @dataclass(frozen=True)
@@ -439,7 +440,7 @@ class TrainingJob:
             task.batch / statistics.median(recent) if recent else 0.0,
             None if self._round_joules is None else self._joules,
             str(commit.plan) if commit.plan else '', len(commit.alive), lost, trouble,
-            self._validation)
+            self._validation, sum(max(0, each.reached - each.tag) for each in commit.recoveries))
         shown = state, number, progress.plan, progress.devices, lost, trouble
         if shown != self._shown:
             self._shown = shown
