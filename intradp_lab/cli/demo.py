@@ -25,6 +25,7 @@ import torch
 
 from intradp_lab.answer_check import exact
 from intradp_lab.cli.claimed_folder import claim_folder
+from intradp_lab.cli.watched import add_watch, watched
 from intradp_lab.emulation import network
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_lab.emulation.processes import Child, ChildError
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         'with memory of its own, such as cuda')
     parser.add_argument('--out', type=result_folder, default='out/demo',
                         help='folder to write to: an empty one, or one of an earlier demo')
+    add_watch(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,8 +98,9 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     report: dict[str, Any] = {'versions': _versions(), 'models': {}}
     try:
-        with emulated_pair(args.rate, args.transport, args.out / 'logs',
-                           partial(console.print, highlight=False)) as pair:
+        say = partial(console.print, highlight=False)
+        with emulated_pair(args.rate, args.transport, args.out / 'logs', say) as pair, \
+                watched(pair.server, args.watch, say):
             report['link'] = pair.link
             report['server'] = hardware or args.device
             for name in args.models:

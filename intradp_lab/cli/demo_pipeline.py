@@ -29,6 +29,7 @@ import torch
 
 from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.cli.pipeline_check import check, counts, Network, picture_of, said, summary
+from intradp_lab.cli.watched import add_watch, watched
 from intradp_lab.emulation import network as emulated
 from intradp_lab.emulation import slow_device
 from intradp_lab.emulation.processes import Child, ChildError, ros_arguments, starter, wait_until
@@ -101,6 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='frames in a second')
     parser.add_argument('--out', type=result_folder, default='out/demo-pipeline',
                         help='folder to write to')
+    add_watch(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,7 +112,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         claim_folder(args.out, 'demo-pipeline', RESULTS)
         archives = _archives(args.out / 'models', console)
-        with _stage(args) as stage:
+        with _stage(args) as stage, watched(stage.server, args.watch,
+                                            partial(console.print, highlight=False)):
             console.print(f'Link: {stage.link}', highlight=False)
             try:
                 away = _play(stage, args, archives, console)

@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'serving': ('fastapi>=0.115', 'grpcio>=1.60', 'msgpack>=1.0.5', 'prometheus-client',
                 'protobuf>=4.25', 'uvicorn>=0.35', 'websockets>=13'),
     'ray': ('ray>=2.60',),
+    'rerun': ('rerun-sdk>=0.26',),
     'view': ('uvicorn>=0.35',),
     'web': ('fastapi>=0.115', 'uvicorn>=0.35', 'websockets>=13')}
 

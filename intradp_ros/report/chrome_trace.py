@@ -8,13 +8,12 @@ The format: "Trace Event Format", object form with complete (``X``), metadata
 (``M``) and flow (``s``, ``f``) events; times are microseconds.  Each device
 and each direction of the link is a process; spans that overlap in one lie on
 tracks of their own, as the format wants it.  A flow leads from what a device
-did last before a transfer to the transfer, and from there to what its
-receiver did first afterwards.
+computed last before a transfer to the transfer, and from there to what its
+receiver computed first afterwards; where it computed nothing, to its waiting.
 """
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 import json
 from pathlib import Path
@@ -85,27 +84,31 @@ def _frame_events(frame: TracedFrame, shift: float, lanes: dict[str, int],
                **places[id(span)], 'ts': 1e6 * (shift + span.start),
                'dur': 1e6 * (span.stop - span.start),
                'args': {'frame': frame.number, 'kind': span.kind, 'of': span.name}}
-    computed = {device: sorted((span for span in frame.spans if span.lane == device
-                                and span.kind == 'compute'), key=_start)
-                for device in ('robot', 'server')}
     for number, span in enumerate(frame.spans):
         if span.lane not in ENDS:
             continue
-        before, after = (computed[device] for device in ENDS[span.lane])
-        last = bisect_right(before, span.start, key=_start)
-        first = bisect_left(after, span.stop, key=_start)
-        sent = before[last - 1] if last else None
-        taken = after[first] if first < len(after) else None
-        for end, (source, sink) in enumerate(((sent, span), (span, taken))):
-            if source is None or sink is None:
+        source, sink = ([each for each in frame.spans if each.lane == device]
+                        for device in ENDS[span.lane])
+        sent = _last(each for each in source if each.start <= span.start) \
+            or _first(each for each in source if each.start <= span.stop)
+        taken = _first(each for each in sink if each.start >= span.stop) \
+            or _last(each for each in sink if each.stop >= span.start)
+        for end, (one, other) in enumerate(((sent, span), (span, taken))):
+            if one is None or other is None:
                 continue
             flow = {'cat': 'transfer', 'name': readable(span.name),
                     'id': f'{frame.number}.{number}.{end}'}
-            yield {'ph': 's', **flow, **places[id(source)],
-                   'ts': 1e6 * (shift + min(source.stop, sink.start))}
-            yield {'ph': 'f', 'bp': 'e', **flow, **places[id(sink)],
-                   'ts': 1e6 * (shift + sink.start)}
+            begin = min(one.stop, other.stop if end else max(one.start, other.start))
+            yield {'ph': 's', **flow, **places[id(one)], 'ts': 1e6 * (shift + begin)}
+            yield {'ph': 'f', 'bp': 'e', **flow, **places[id(other)],
+                   'ts': 1e6 * (shift + max(begin, other.start))}
 
 
-def _start(span: SpanLike) -> float:
-    return span.start
+def _last(spans: Iterable[SpanLike]) -> SpanLike | None:
+    """Return the span that begins last, one that computes if there is one."""
+    return max(spans, key=lambda span: (span.kind == 'compute', span.start), default=None)
+
+
+def _first(spans: Iterable[SpanLike]) -> SpanLike | None:
+    """Return the span that begins first, one that computes if there is one."""
+    return min(spans, key=lambda span: (span.kind != 'compute', span.start), default=None)

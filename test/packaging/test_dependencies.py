@@ -20,7 +20,7 @@ from intradp_ros.core import extras
 DECLARED = declared()
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
 PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
-       'google': 'protobuf', 'grpc': 'grpcio',
+       'google': 'protobuf', 'rerun': 'rerun-sdk', 'grpc': 'grpcio',
        'pydantic': 'fastapi', 'sklearn': 'scikit-learn', 'starlette': 'fastapi'}
 ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
 #: Comes with an installation of ROS, and from no wheel.
@@ -30,7 +30,8 @@ OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
 EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'google': 'serving', 'grpc': 'serving',
           'msgpack': 'serving', 'pydantic': 'web', 'ray': 'ray',
-          'rosbags': 'training', 'starlette': 'web', 'uvicorn': 'web', 'websockets': 'web'}
+          'rerun': 'rerun', 'rosbags': 'training', 'starlette': 'web', 'uvicorn': 'web',
+          'websockets': 'web'}
 
 
 def name_of(requirement: str) -> str:

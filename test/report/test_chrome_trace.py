@@ -15,6 +15,7 @@ import pytest
 
 from intradp_ros.cli.main import main
 from intradp_ros.report.chrome_trace import chrome_trace, TracedFrame
+from intradp_ros.report.spans import length
 from intradp_ros.runtime.transport.timeline import Event
 
 ROUNDING = 0.01  # microseconds
@@ -72,9 +73,47 @@ def test_a_transfer_is_joined_to_who_sent_and_who_took_it() -> None:
     assert flows == [('s', 1, 100000), ('f', 2, 100000), ('s', 2, 200000), ('f', 3, 250000)]
 
 
+def joined(trace: dict[str, Any]) -> list[bool]:
+    """Return for each transfer of a frame whether flows lead to it and from it."""
+    ends = {(e['id'].split('.', 1)[1], e['ph']): e
+            for e in trace['traceEvents'] if e['ph'] in 'sf'}
+    return [all((flow := ends.get((f'{k}.{end}', phase))) and flow['tid'] == span['tid']
+                and -ROUNDING <= flow['ts'] - span['ts'] <= span['dur'] + ROUNDING
+                and (f'{k}.{end}', {'f': 's', 's': 'f'}[phase]) in ends
+                for end, phase in ((0, 'f'), (1, 's')))
+            for k, span in enumerate(spans_of(trace)) if span['cat'] == 'transfer']
+
+
+def test_a_transfer_is_joined_where_a_device_only_waits() -> None:
+    trace = chrome_trace([TracedFrame(7, 0.0, [
+        Event('uplink', 'transfer', 'x', 0.0, 0.1), Event('robot', 'wait', '0', 0.05, 0.5),
+        Event('server', 'compute', 'conv2d', 0.1, 0.3),
+        Event('server', 'compute', 'relu', 0.3, 0.4),
+        Event('downlink', 'transfer', 'y', 0.35, 0.5),
+        Event('uplink', 'transfer', 'late', 0.32, 0.42)])], 'one')
+    check(trace)
+    assert joined(trace) == [True] * 3
+
+
 def test_nothing_recorded_is_an_error() -> None:
     with pytest.raises(ValueError, match='no inference'):
         chrome_trace([], 'none')
+
+
+@pytest.mark.slow
+def test_a_frame_of_hed_sums_to_its_latency(tmp_path: Path,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / 'trace.json'
+    assert main(['run', 'intradp_lab.zoo.hed:hed', '--input', '1x3x144x336', '--dtype', 'uint8',
+                 '--mbps', '20', '--frames', '1', '--mode', 'shared', '--trace', str(path),
+                 '--json']) == 0
+    latency = json.loads(capsys.readouterr().out)['modes']['shared']['median_ms']
+    trace = json.loads(path.read_text())
+    check(trace)
+    [robot] = [e['pid'] for e in trace['traceEvents'] if e['args'].get('name') == 'robot']
+    own = [(e['ts'], e['ts'] + e['dur']) for e in spans_of(trace) if e['pid'] == robot]
+    assert 1e-3 * length(own) == pytest.approx(latency, rel=0.02)
+    assert joined(trace) and all(joined(trace))
 
 
 def test_a_shared_inference_of_run_is_written_as_a_trace(

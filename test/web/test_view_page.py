@@ -13,10 +13,11 @@ from typing import Any
 
 from browser import browser, Page
 import pytest
+from recorded_bag import recorded
 from recorded_demos import DEMOS, MARKUP, record
 
 from intradp_ros.cli.view import Replay
-from intradp_ros.report.view.recorded import Recorded
+from intradp_ros.cli.view_bag import opened
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.view_app import ViewServer
 
@@ -45,7 +46,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 def shown(page: Page, folder: Path, keys: ApiKeys | None = None, **window: Any) -> Any:
-    server = ViewServer(Replay(Recorded(folder)), '127.0.0.1', 0, keys)
+    server = ViewServer(Replay(opened(folder)), '127.0.0.1', 0, keys)
     page.errors.clear()
     page.open(server.url, **window)
     if keys is None:
@@ -124,6 +125,18 @@ def test_a_key_is_asked_for_and_kept(page: Page, tmp_path: Path) -> None:
                      document.querySelector('#login button').click()""")
         page.until("document.body.innerText.includes('goodput')")
         assert page.run("document.getElementById('login').hidden")
+
+
+def test_a_bag(page: Page, tmp_path: Path) -> None:
+    with shown(page, recorded(tmp_path / 'bag')):
+        page.run("""{const s = document.getElementById('slider'); s.value = 39;
+                    s.dispatchEvent(new Event('input'));}""")
+        page.until("document.getElementById('step').textContent === '19.0 of 19.0 s'"
+                   " && document.body.innerText.includes('b refuses: too hot')")
+        page.until("document.querySelector('.picture img').naturalWidth === 8")
+        page.run("document.querySelectorAll('g.pick')[3].dispatchEvent(new Event('click'))")
+        page.until("document.querySelector('.facts tbody').innerText.includes('43.5 ms')")
+    assert page.errors == []
 
 
 def test_an_end_of_the_server_is_said(page: Page, tmp_path: Path) -> None:

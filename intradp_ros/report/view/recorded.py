@@ -69,7 +69,11 @@ class Recorded:
             raise ValueError(f'{folder}/report.json is not as this release writes it '
                              f'({type(error).__name__}: {error}): run the demo again') from error
 
-    def view(self, step: int) -> dict[str, Any]:
+    def seconds(self, step: int) -> float:
+        """Return where a step stands on an axis of time: reports have none."""
+        return float(step)
+
+    def view(self, step: int, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Return the view of a step; the nearest one if there is no such step."""
         step = min(max(0, step), self.length - 1)
         return {'title': self.title, 'live': False, 'length': self.length, 'at': step,
