@@ -7,6 +7,7 @@ Serving in the simulator beside its targets and bounds: ``python bench/serving.p
 admission  one site of 1, 2 and 4 executors, and one executor beside the exact optimum: independent
            requests, mixed deadlines, requests that come as in recorded traces, times that spread
 dispatch   3, 6 and 100 sites beside all baselines
+state      rows of 30 and 100 sites round a ring: age, bytes, and goodput beside rows sent to all
 placement  small cases beside brute force; seconds of large ones
 choice     seconds of choosing one of 100 sites
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 import json
 from pathlib import Path
@@ -42,6 +43,8 @@ from intradp_ros.systems.serving.placement import (
 )
 from intradp_ros.systems.serving.placement_kernels import Demand
 from intradp_ros.systems.serving.policies import POLICIES
+from intradp_ros.systems.serving.ring import bound, MOST_MESHED, refresh
+from intradp_ros.systems.serving.ring_world import play_ring
 from intradp_ros.systems.serving.service_table import exact_table, ServiceTable
 from intradp_ros.systems.serving.site_arrays import Place
 from intradp_ros.systems.serving.site_functions import PLAIN, site_functions
@@ -60,6 +63,8 @@ from intradp_ros.systems.serving.world import (
 TABLES = {name: tuple(0.01 * (1 - more + more * b) for b in range(1, 9))
           for name, more in (('2.4', 0.2), ('4.5', 0.5), ('5.9', 0.7))}
 MIDDLE = TABLES['4.5']
+#: Bytes of a state row of 20 services, and of a message in addition.
+ROW_BYTES, MESSAGE_BYTES = 36 + 26 * 20, 40
 OTHERS = [name for name in POLICIES if name not in ('ours', 'least recently used')]
 
 
@@ -282,6 +287,43 @@ def dispatch(short: bool) -> tuple[list[Row], list[Mapping[str, Any]]]:
     ], cases
 
 
+def state(short: bool) -> list[Row]:
+    """Let rows go round a ring."""
+    rows = []
+    for sites in (30,) if short else (30, 100):
+        start, stop = bound(sites, 0.004) + refresh(sites), bound(sites, 0.004) + 6
+        heard = play_ring(sites, lambda i, j, now: 0.004, 0.0, stop)
+        ages = []
+        for i, j in product(range(sites), repeat=2):
+            mine = slice(heard.first[i], heard.first[i + 1])
+            of = heard.of[mine] == j
+            came, made = heard.time[mine][of], heard.made[mine][of]
+            late = came[1:] >= start
+            ages += [*(came[1:] - made[:-1])[late]] if i != j else []
+        sent = ROW_BYTES * heard.rows + MESSAGE_BYTES * heard.messages
+        meshed = (MOST_MESHED - 1) * 10 * (ROW_BYTES + MESSAGE_BYTES)
+        limit = bound(sites, 0.004)
+        rows += [
+            Row('state', f'ring of {sites} sites, 20 services, hop 4 ms: oldest row',
+                f'<= {limit:.2f} s', f'{max(ages):.2f} s (mean of the oldest {np.mean(ages):.2f})',
+                'what is promised', max(ages) <= limit),
+            Row('state', f'ring of {sites} sites: what a site sends in a second', '<= 125 kB',
+                f'{sent[:, 1:-1].max() / 1000:.0f} kB in {heard.messages[:, 1:-1].max()} messages',
+                f'{MOST_MESHED} sites, each to all: {meshed / 1000:.0f} kB in '
+                f'{(MOST_MESHED - 1) * 10}', sent[:, 1:-1].max() <= 125_000)]
+        shares, wasted = [], [0, 0]
+        for skewed, load in product((False, True), (0.8, 2.0)):
+            world = joined(sites, 0.004, True)
+            asked = joined_requests(world, skewed, load, 30000 if short else 100000)
+            mesh, ring = (replay(replace(world, ring=one), asked) for one in (False, True))
+            shares.append(ring.in_time / mesh.in_time)
+            wasted = [a + b for a, b in zip(wasted, (ring.wasted, mesh.wasted))]
+        rows.append(Row('state', f'ring of {sites} sites against rows sent to all: in time', '',
+                        f'{np.mean(shares):.3f} (worst {min(shares):.3f}); transfers in vain '
+                        f'{wasted[0] / max(1, wasted[1]):.2f} x'))
+    return rows
+
+
 def small_case(rng: np.random.Generator) -> Demand:
     """Return a placement of 4 services on 3 sites."""
     rate = rng.uniform(5, 60, (1, 4)) * rng.uniform(0.5, 2, (3, 1))
@@ -403,7 +445,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parts: Mapping[str, Callable[[bool], Any]] = {
-        'admission': admission, 'dispatch': dispatch, 'placement': placements, 'choice': choices}
+        'admission': admission, 'dispatch': dispatch, 'state': state, 'placement': placements,
+        'choice': choices}
     parser.add_argument('--short', action='store_true', help='fewer requests and cases: a minute')
     parser.add_argument('--only', choices=list(parts))
     parser.add_argument('--json', type=Path, help='write the figures here')

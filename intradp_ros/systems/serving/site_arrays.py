@@ -64,9 +64,9 @@ class SiteArrays(NamedTuple):
     once it ended.  `free` is a stack of rows.  `ended` lists the rows that the newest call ended
     (`marks[ENDED]` of them): who calls reads them before the next call, which may use them anew.
 
-    By place: its `executor_of` and `service_of`, `size` of full batches, `ready` (from when on,
-    infinite: not loaded), promised `seconds` by rows of a batch, and the `queue` of rows with
-    its length (`queued`).
+    By place: its `executor_of` and `service_of`, `size` of full batches and the one that is
+    `wanted`, which it gets once nobody sits there, `ready` (from when on, infinite: not loaded),
+    promised `seconds` by rows of a batch, and the `queue` of rows with its length (`queued`).
 
     By executor: `alive`, the place that is `running` (-1: none), `began` and `free_at`, the rows
     of its `batch` and their number, its `slots` (places) and their number.
@@ -90,6 +90,7 @@ class SiteArrays(NamedTuple):
     executor_of: Ints
     service_of: Ints
     size: Ints
+    wanted: Ints
     ready: Floats
     seconds: Floats
     queue: Ints
@@ -109,7 +110,11 @@ class SiteArrays(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A service on an executor: full batches have `size` rows; `seconds` promised by rows."""
+    """
+    A service on an executor: full batches have `size` rows; `seconds` promised by rows.
+
+    They may go on beyond `size`: a larger one may be wanted later.
+    """
 
     executor: int
     service: int
@@ -141,11 +146,11 @@ def make_site(places: Sequence[Place], executors: int, services: int, rows: int 
         seen.add((place.executor, place.service))
         if not 1 <= place.size <= len(place.seconds) or not min(place.seconds) > 0:
             raise ValueError(f'{place} lacks times above 0 for batches of 1 to {place.size}')
-    most = max(largest, *(place.size for place in places)) if places else largest
+    most = max(largest, *(len(place.seconds) for place in places)) if places else largest
     count = len(places)
     seconds = np.full((count, most + 1), np.inf)
     for k, place in enumerate(places):
-        seconds[k, 1:place.size + 1] = place.seconds[:place.size]
+        seconds[k, 1:len(place.seconds) + 1] = place.seconds
     marks = _ints(2)
     marks[FREE_ROWS] = rows
     return SiteArrays(
@@ -153,7 +158,7 @@ def make_site(places: Sequence[Place], executors: int, services: int, rows: int 
         _ints(rows), _ints(rows), np.arange(rows)[::-1].copy(), _ints(rows), marks,
         np.array([p.executor for p in places], np.int64),
         np.array([p.service for p in places], np.int64),
-        np.array([p.size for p in places], np.int64),
+        *(np.array([p.size for p in places], np.int64) for _ in range(2)),
         np.array([p.ready for p in places], np.float64), seconds,
         _ints(count, queue), _ints(count), _ints(count), _ints(count),
         np.ones(executors, np.int64), np.full(executors, -1, np.int64), np.zeros(executors),
@@ -172,8 +177,9 @@ def set_place(site: SiteArrays, place: int, size: int, seconds: Sequence[float],
     if size != site.size[place]:
         if site.queued[place]:
             raise ValueError(f'requests sit in batches of {site.size[place]} at place {place}')
-        site.size[place] = size
-    site.seconds[place, 1:size + 1] = seconds[:size]
+        site.size[place] = site.wanted[place] = size
+    most = min(len(seconds), site.seconds.shape[1] - 1)
+    site.seconds[place, 1:most + 1] = seconds[:most]
     site.ready[place] = ready
 
 

@@ -10,7 +10,7 @@ the same chance again, and policies are compared on equal draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 import math
 from typing import Any
@@ -20,7 +20,10 @@ import numpy as np
 from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.serving import policy_kernels, world_kernels
 from intradp_ros.systems.serving.arrivals import Arrivals
+from intradp_ros.systems.serving.arrivals import arrivals as make_arrivals
 from intradp_ros.systems.serving.oracle import bound
+from intradp_ros.systems.serving.ring import oldest, refresh
+from intradp_ros.systems.serving.ring_world import Absence, play_ring, RowsHeard
 from intradp_ros.systems.serving.site_arrays import (
     CANCELLED,
     Floats,
@@ -38,15 +41,15 @@ from intradp_ros.systems.serving.world_kernels import (
     Behaviour,
     Events,
     HISTORY,
+    LOGGED,
     Network,
-    NOWHERE,
     Requests,
     SEATS,
     SLACK,
     State,
 )
 
-#: Above so many sites the rows of all, held by each, would need gigabytes.
+#: Above so many sites what each knows of all would need much memory.
 MAX_SITES = 256
 
 
@@ -67,9 +70,12 @@ class Policy:
 
 
 #: What stands in the arrays of a site for places and executors that only larger sites have.
-FILL = {'service_of': -1, 'size': 1, 'ready': math.inf, 'seconds': math.inf, 'running': -1}
+FILL = {'service_of': -1, 'size': 1, 'wanted': 1, 'ready': math.inf, 'seconds': math.inf,
+        'running': -1}
 
 OURS = Policy('seats, drawn by slack')
+#: What chooses the sizes of a site's batches, by place, from what came to it.
+Rechoose = Callable[['SimulatedSite', Arrivals], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class World:
     Sites that are joined.
 
     `hop[i, j]`: seconds one way.  Rows are made every `period` seconds; `lag[i, j]`: how old they
-    are when they come to i from j, the hop where not given.  `spread`: relative deviation of the
+    are when they come to i from j, the hop where not given; with `ring` they go round (`ring`)
+    instead.  `spread`: relative deviation of the
     seconds of batches (lognormal).  `transfer[s]`: seconds of a request's bytes of service s in
     each hop.  `newest`: services whose newer frames replace waiting ones.  `nbytes`, `load`:
     memory and seconds to load a service, for policies that load on demand.
@@ -99,6 +106,7 @@ class World:
     hop: Floats
     period: float = 0.1
     lag: Floats | None = None
+    ring: bool = False
     spread: float = 0.0
     transfer: tuple[float, ...] = ()
     newest: frozenset[int] = frozenset()
@@ -224,9 +232,13 @@ class Fault:
 
 
 def replay(world: World, arrivals: Arrivals, policy: Policy = OURS,
-           faults: Sequence[Fault] = (), compiled: bool = True) -> Report:
+           faults: Sequence[Fault] = (), compiled: bool = True,
+           rechoose: Rechoose | None = None, every: float = 60.0) -> Report:
     """
     Play all requests; equal worlds, requests and policies give equal reports.
+
+    `rechoose` returns the sizes of a site's batches, by place, from what came in the last
+    `every` seconds; it is asked that often.
 
     Raises
     ------
@@ -235,17 +247,27 @@ def replay(world: World, arrivals: Arrivals, policy: Policy = OURS,
 
     """
     _check(world, arrivals)
-    stacked, behaviour, state = _sites(world, arrivals, policy)
+    heard = _round(world, arrivals, faults)
+    stacked, behaviour, state = _sites(world, arrivals, policy, heard.first)
+    if rechoose is not None:
+        state = state._replace(log=np.zeros(((MAX_HOPS + 1) * len(arrivals.time), 4)))
     lag = world.hop if world.lag is None else world.lag
     network = Network(np.ascontiguousarray(world.hop, float), np.ascontiguousarray(lag, float),
                       np.array([*world.transfer, *(0.0,) * world.services][:world.services]),
-                      world.period)
+                      refresh(len(world.sites)) if world.ring else world.period, world.ring,
+                      oldest(len(world.sites)) if world.ring else math.inf,
+                      heard.first, heard.time, heard.of, heard.made)
     q = _requests(arrivals)
     gone = np.array([(f.start, f.stop, f.site) for f in faults], float).reshape(-1, 3)
     run = _runner() if compiled else world_kernels.run
     most = 2 * len(q.time) + (len(gone) + len(world.sites)) * (2 + stacked.alive.shape[1])
     waiting = Events(np.zeros(most), np.zeros((most, 3), np.int64), np.zeros(1, np.int64))
-    events = run(q, stacked, network, behaviour, state, gone, waiting)
+    until, events = float(arrivals.time[0]) if len(arrivals.time) else 0.0, 0
+    while rechoose is not None and until <= arrivals.time.max(initial=-math.inf):
+        logged, until = int(state.progress[LOGGED]), until + every
+        events += run(q, stacked, network, behaviour, state, gone, waiting, until)
+        _rechosen(world, state.log[logged:state.progress[LOGGED]], stacked, rechoose)
+    events += run(q, stacked, network, behaviour, state, gone, waiting, math.inf)
     return Report(arrivals, q.fate, q.why, q.finish, q.predicted, q.at, q.hops, q.path,
                   q.batch, np.asarray(stacked.spent.sum(0)), np.array(events))
 
@@ -275,13 +297,6 @@ def even_hops(sites: int, seconds: float) -> Floats:
     return np.where(np.eye(sites, dtype=bool), 0.0, seconds)
 
 
-def ring_lags(sites: int, period: float, hop: float = 0.0) -> Floats:
-    """Return how old rows are that go round a ring, one site further in each period."""
-    apart = np.abs(np.arange(sites)[:, None] - np.arange(sites))
-    steps = np.minimum(apart, sites - apart)
-    return np.asarray(np.maximum(0, steps - 1) * period + np.minimum(steps, 1) * hop)
-
-
 def _check(world: World, arrivals: Arrivals) -> None:
     sites = len(world.sites)
     if not 1 <= sites <= MAX_SITES:
@@ -296,6 +311,29 @@ def _check(world: World, arrivals: Arrivals) -> None:
             raise ValueError(f'a request names a {name} that is not among the {count}')
     if (np.diff(arrivals.time) < 0).any():
         raise ValueError('requests come in the order of their time')
+
+
+def _round(world: World, a: Arrivals, faults: Sequence[Fault]) -> RowsHeard:
+    """Return which rows come round the ring and when, empty without one."""
+    sites = len(world.sites)
+    if not world.ring or not len(a.time):
+        return RowsHeard(*(np.zeros(sites + 1, np.int64), np.zeros(0), np.zeros(0, np.int64),
+                           np.zeros(0)), *np.zeros((2, sites, 1), np.int64))
+    before = math.ceil(oldest(sites) / refresh(sites)) * refresh(sites)
+    longest = float((a.time + a.remaining).max())
+    return play_ring(sites, lambda i, j, now: float(world.hop[i, j]), float(a.time[0]) - before,
+                     longest, [Absence(f.site, f.start, f.stop) for f in faults])
+
+
+def _rechosen(world: World, log: Floats, stacked: SiteArrays, rechoose: Rechoose) -> None:
+    """Let each site want the batches that are chosen for what came to it."""
+    for i, site in enumerate(world.sites):
+        own = log[log[:, 1] == i]
+        if len(own):
+            now = replace(site, places=tuple(replace(place, size=int(size)) for place, size in
+                                             zip(site.places, stacked.wanted[i])))
+            stacked.wanted[i, :len(site.places)] = rechoose(now, make_arrivals(
+                own[:, 0], own[:, 3] - own[:, 0], 0, own[:, 2]))
 
 
 def _requests(a: Arrivals) -> Requests:
@@ -318,10 +356,11 @@ def _waiting(world: World, a: Arrivals) -> int:
     return int(min(1 << 14, (until - np.arange(len(until))).max() + 1))
 
 
-def _sites(world: World, a: Arrivals, policy: Policy) -> tuple[SiteArrays, Behaviour, State]:
+def _sites(world: World, a: Arrivals, policy: Policy, first: Ints,
+           ) -> tuple[SiteArrays, Behaviour, State]:
     """Return the arrays of all sites, each filled up to the largest."""
     queue = _waiting(world, a)
-    most = max((p.size for site in world.sites for p in site.places), default=1)
+    most = max((len(p.seconds) for site in world.sites for p in site.places), default=1)
     executors = max(site.executors for site in world.sites)
     places = max(1, *(len(site.places) for site in world.sites))
     rows = min(queue, 1 << 14) + executors * most + 1
@@ -336,7 +375,7 @@ def _sites(world: World, a: Arrivals, policy: Policy) -> tuple[SiteArrays, Behav
     for i, site in enumerate(world.sites):
         for k, place in enumerate(site.places):
             times = site.actual[k] if site.actual else place.seconds
-            actual[i, k, 1:place.size + 1] = times[:place.size]
+            actual[i, k, 1:len(times) + 1] = times[:most]
         room[i, :len(site.room)] = site.room
     newest = np.zeros(world.services, bool)
     newest[list(world.newest)] = True
@@ -348,7 +387,7 @@ def _sites(world: World, a: Arrivals, policy: Policy) -> tuple[SiteArrays, Behav
     behaviour = Behaviour(policy.admission, policy.choice, actual, spread, newest, policy.delay,
                           policy.on_demand, by_service(world.nbytes), by_service(world.load), room)
     return stacked, behaviour, _state(len(single), world.services, rows, places, executors, a,
-                                      policy.choice == NOWHERE)
+                                      first)
 
 
 def _stacked(columns: Sequence[Any], fill: float) -> Any:
@@ -361,19 +400,19 @@ def _stacked(columns: Sequence[Any], fill: float) -> Any:
 
 
 def _state(sites: int, services: int, rows: int, places: int, executors: int, a: Arrivals,
-           alone: bool) -> State:
-    views = (1 if alone else sites, sites, services)
-    past = (sites, HISTORY, services)
+           first: Ints) -> State:
+    past, columns = (sites, HISTORY, services), (sites, 1)
     streams = int(a.stream.max(initial=-1)) + 1
     return State(
-        np.full((sites, rows), -1, np.int64), np.full(views, np.inf), np.zeros(views),
-        np.full(views, np.inf), np.zeros(views[:2]), np.zeros(views[:2]),
-        np.full(views[:2], -1, np.int64), np.full(past, np.inf), np.zeros(past),
+        np.full((sites, rows), -1, np.int64), np.zeros((sites, sites)),
+        np.zeros((sites, sites), bool), first[:-1].copy(), np.zeros((sites, sites), np.int64),
+        np.full(past, np.inf), np.zeros(past),
         np.full(past, np.inf), np.zeros(past[:2]), np.zeros(past[:2]), np.zeros(sites, np.int64),
         np.zeros(sites), np.arange(sites, dtype=np.int64).reshape(-1, 1).copy(),
         np.full(max(1, streams), -1, np.int64), np.full((sites, places), -np.inf),
-        np.ones(sites, np.int64), np.full((sites, executors), np.inf), np.zeros(1, np.int64),
-        np.zeros(sites, bool), np.zeros(sites), np.zeros(sites))
+        np.ones(sites, np.int64), np.full((sites, executors), np.inf), np.zeros(4, np.int64),
+        np.zeros((0, 4)), np.zeros(sites, bool), np.zeros(sites), np.zeros(sites),
+        np.zeros(columns), np.zeros(columns), np.zeros(columns), np.zeros(sites))
 
 
 @cache

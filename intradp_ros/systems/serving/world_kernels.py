@@ -36,10 +36,14 @@ NOWHERE, IN_TURN, IDLE_GOODPUT, SLACK, BEST, CENTRE = range(6)
 #: Of events: a batch ends, a site makes its row, a request arrives at a site, a place is ready, a
 #: centre decides, a site is gone, a site is back.
 BATCH, ROW, HOP, READY, DECIDE, GONE, BACK = range(7)
+#: Of `progress`.
+OPEN, COME, BEGUN, LOGGED = range(4)
 #: Rows that are kept of each site.
 HISTORY = 64
 #: Why a request got no answer, in addition to the reasons of a seat.
 HOPS_EXCEEDED, NO_SITE, SITE_LOST = range(16, 19)
+#: What rounding of times may amount to.
+ROUNDING = 1e-6
 
 
 class Requests(NamedTuple):
@@ -76,12 +80,22 @@ class Network(NamedTuple):
     `hop[i, j]` seconds one way; rows are made every `period` seconds and are `lag[i, j]` seconds
     old when they arrive at i from j.  `due`: seconds of an answer of each service on the way to
     the site, in addition to the hop (its bytes).
+
+    Where rows go round a `ring`, site i hears at `heard_at[k]` the row that `heard_of[k]` made at
+    `heard_made[k]`, k from `first[i]` to `first[i + 1]`; those above the age `oldest` count no
+    more.
     """
 
     hop: Floats
     lag: Floats
     bytes_: Floats
     period: float
+    ring: bool
+    oldest: float
+    first: Ints
+    heard_at: Floats
+    heard_of: Ints
+    heard_made: Floats
 
 
 class Behaviour(NamedTuple):
@@ -110,19 +124,19 @@ class State(NamedTuple):
     """
     What changes beside the sites.
 
-    `request[i, row]`; by receiver the rows of all sites (`ends` to `sent`, as in `SiteRows`), and
-    `version[i, j]` of the row of j that i has.  The last rows of each site (`past_...`), how many
-    it has made (`versions`), the seconds of work it `accepted` since the last, `turn` of round
-    robin, the `newest` request of each stream, `used[i, place]`: when a place was last asked for,
-    `ends_at[i, executor]`: when its batch really ends.  `visited`, `idle` and `slack` are room.
+    `request[i, row]`; `version[i, j]` of the row of j that i has, what i has `sent` there since,
+    whether it found j `lost` since, and how many rows it `heard` of a ring.  The last rows of each
+    site (`past_...`), how many it has made (`versions`), the seconds of work it `accepted` since
+    the last, `turn` of round robin, the `newest` request of each stream, `used[i, place]`: when a
+    place was last asked for, `ends_at[i, executor]`: when its batch really ends.  `progress`: how
+    many requests are open, have come, whether it began, and rows of the `log`: time, site, service
+    and deadline of what came to sites, if it has rows.  `visited`, `idle` and the rest are room.
     """
 
     request: Ints
-    ends: Floats
-    shares: Floats
-    least: Floats
-    made: Floats
     sent: Floats
+    lost: Flags
+    heard: Ints
     version: Ints
     past_ends: Floats
     past_shares: Floats
@@ -136,10 +150,15 @@ class State(NamedTuple):
     used: Floats
     alive: Ints
     ends_at: Floats
-    open_: Ints
+    progress: Ints
+    log: Floats
     visited: Flags
     idle: Floats
     slack: Floats
+    ends: Floats
+    shares: Floats
+    least: Floats
+    made: Floats
 
 
 class Events(NamedTuple):
@@ -155,27 +174,25 @@ class Events(NamedTuple):
 
 
 def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, faults: Floats,
-        events: Events) -> int:
-    """Play all requests; `faults` has rows of start, stop, site; return the events played."""
-    sites, count = len(w.versions), len(q.time)
-    if count == 0:
-        return 0
-    for site in range(sites):
-        _make_row(stacked, n, w, site, q.time[0])
-        if b.choice != NOWHERE and b.choice != CENTRE:
-            push(events, q.time[0] + n.period * (site + 1) / sites, ROW, site, 0)
-    for k in range(len(faults)):
-        push(events, faults[k, 0], GONE, int(faults[k, 2]), 0)
-        push(events, faults[k, 1], BACK, int(faults[k, 2]), 0)
-    w.open_[0] = count
-    following, played = 0, 0
-    while w.open_[0] > 0:
-        played += 1
+        events: Events, until: float) -> int:
+    """Play on `until` a time; `faults` has rows of start, stop, site; return the events played."""
+    count = len(q.time)
+    if not w.progress[BEGUN] and count > 0:
+        _begin(q, stacked, n, b, w, faults, events)
+    played = 0
+    while w.progress[OPEN] > 0:
+        following = w.progress[COME]
         if events.size[0] == 0 or following < count and q.time[following] < events.time[0]:
-            r = following
-            following += 1
-            _arrive(q, stacked, n, b, w, events, r, q.home[r], q.time[r], True)
+            if q.time[following] >= until:
+                break
+            w.progress[COME] += 1
+            played += 1
+            _arrive(q, stacked, n, b, w, events, following, q.home[following], q.time[following],
+                    True)
             continue
+        if events.time[0] >= until:
+            break
+        played += 1
         now = events.time[0]
         kind, first, second = events.what[0, 0], events.what[0, 1], events.what[0, 2]
         pop(events)
@@ -199,6 +216,21 @@ def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, fa
                 stacked.alive[first, executor] = 1
                 stacked.free_at[first, executor] = now
     return played
+
+
+def _begin(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, faults: Floats,
+           events: Events) -> None:
+    """Let all sites make their first rows, and note what is to happen."""
+    sites = len(w.versions)
+    for site in range(sites):
+        _make_row(stacked, n, w, site, q.time[0])
+        if b.choice != NOWHERE and b.choice != CENTRE:
+            push(events, q.time[0] + n.period * (site + 1) / sites, ROW, site, 0)
+    for k in range(len(faults)):
+        push(events, faults[k, 0], GONE, int(faults[k, 2]), 0)
+        push(events, faults[k, 1], BACK, int(faults[k, 2]), 0)
+    w.progress[OPEN] = len(q.time)
+    w.progress[BEGUN] = 1
 
 
 def push(events: Events, time: float, kind: int, first: int, second: int) -> None:
@@ -248,9 +280,9 @@ def one_site(s: SiteArrays, i: int) -> SiteArrays:
     return SiteArrays(
         s.number[i], s.service[i], s.deadline[i], s.priority[i], s.place[i], s.state[i],
         s.fate[i], s.doomed[i], s.free[i], s.ended[i], s.marks[i], s.executor_of[i],
-        s.service_of[i], s.size[i], s.ready[i], s.seconds[i], s.queue[i], s.queued[i], s.turn[i],
-        s.kept[i], s.alive[i], s.running[i], s.began[i], s.free_at[i], s.batch[i], s.batched[i],
-        s.slots[i], s.slotted[i], s.spent[i])
+        s.service_of[i], s.size[i], s.wanted[i], s.ready[i], s.seconds[i], s.queue[i],
+        s.queued[i], s.turn[i], s.kept[i], s.alive[i], s.running[i], s.began[i], s.free_at[i],
+        s.batch[i], s.batched[i], s.slots[i], s.slotted[i], s.spent[i])
 
 
 def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
@@ -270,6 +302,11 @@ def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State
         q.why[r] = SITE_LOST
         _back_to_sender(q, n, b, w, events, r, i, now)
         return
+    if w.progress[LOGGED] < len(w.log):
+        k = w.progress[LOGGED]
+        w.log[k, 0], w.log[k, 1], w.log[k, 2] = now, i, q.service[r]
+        w.log[k, 3] = q.deadline[r] - q.back[r]
+        w.progress[LOGGED] += 1
     site = one_site(stacked, i)
     if b.spread > 0.0:
         seats.expire(site, now)
@@ -296,6 +333,16 @@ def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State
         _forward(q, n, b, w, events, r, i, now)
 
 
+def _send(q: Requests, n: Network, w: State, events: Events, rows: SiteRows, r: int, i: int,
+          target: int, now: float) -> None:
+    """Send a request to another site."""
+    dispatch.note_sent(rows, target, 0)
+    q.hops[r] += 1
+    q.path[r, q.hops[r]] = target
+    q.back[r] += n.hop[target, i]
+    push(events, now + n.hop[i, target] + n.bytes_[q.service[r]], HOP, r, target)
+
+
 def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r: int, i: int,
              now: float) -> None:
     """Send a request on, or refuse it."""
@@ -311,47 +358,66 @@ def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r:
     visited[:] = False
     for k in range(q.hops[r] + 1):
         visited[q.path[r, k]] = True
-    rows = SiteRows(w.ends[i], w.shares[i], w.least[i], w.made[i], n.hop[i], w.sent[i],
-                    w.slack)
+    rows = SiteRows(w.ends, w.shares, w.least, w.made, n.hop[i], w.sent[i], w.slack)
     remaining = q.deadline[r] - q.back[r] - now
     target = -1
     if b.choice == SLACK:
-        target = dispatch.choose_site(rows, service, remaining, visited, q.number[r], now)
+        target = dispatch.choose_site(rows, 0, remaining, visited, q.number[r], now)
     elif b.choice == IN_TURN:
-        target = policy_kernels.choose_next(rows, service, remaining, visited, w.turn[i])
+        target = policy_kernels.choose_next(rows, 0, remaining, visited, w.turn[i])
     elif b.choice == IDLE_GOODPUT:
         for j in range(sites):
             w.idle[j] = w.past_idle[j, w.version[i, j] % HISTORY]
-        target = policy_kernels.choose_idle(rows, service, remaining, visited, w.idle, q.number[r],
-                                            now)
+        target = policy_kernels.choose_idle(rows, 0, remaining, visited, w.idle, q.number[r], now)
     else:
-        target = policy_kernels.choose_best(rows, service, remaining, visited, now)
+        target = policy_kernels.choose_best(rows, 0, remaining, visited, now)
     if target < 0:
         _refuse(q, w, r, NO_SITE if q.hops[r] == 0 else q.why[r], now)
         return
-    dispatch.note_sent(rows, target, service)
-    q.hops[r] += 1
-    q.path[r, q.hops[r]] = target
-    q.back[r] += n.hop[target, i]
-    push(events, now + n.hop[i, target] + n.bytes_[service], HOP, r, target)
+    _send(q, n, w, events, rows, r, i, target, now)
 
 
 def _hear(n: Network, w: State, i: int, service: int, now: float) -> None:
-    """Take the newest rows that have arrived at a site."""
+    """Take the newest rows that have come to a site; write what they say of a service."""
+    if n.ring:
+        _hear_round(n, w, i, now)
     for j in range(len(w.versions)):
-        newest = w.versions[j] - 1
-        oldest = max(0, w.versions[j] - HISTORY, w.version[i, j])
-        k = newest
-        while k > oldest and w.past_made[j, k % HISTORY] + n.lag[i, j] > now:
-            k -= 1
-        if k > w.version[i, j]:
-            w.version[i, j] = k
-            w.sent[i, j] = 0.0
-            for s in range(w.ends.shape[2]):
-                w.ends[i, j, s] = w.past_ends[j, k % HISTORY, s]
-                w.shares[i, j, s] = w.past_shares[j, k % HISTORY, s]
-                w.least[i, j, s] = w.past_least[j, k % HISTORY, s]
-            w.made[i, j] = w.past_made[j, k % HISTORY]
+        if not n.ring:
+            oldest = max(0, w.versions[j] - HISTORY, w.version[i, j])
+            k = w.versions[j] - 1
+            while k > oldest and w.past_made[j, k % HISTORY] + n.lag[i, j] > now:
+                k -= 1
+            _take_row(w, i, j, k)
+        at = w.version[i, j] % HISTORY
+        w.made[j] = w.past_made[j, at]
+        w.shares[j, 0] = w.past_shares[j, at, service]
+        w.least[j, 0] = w.past_least[j, at, service]
+        w.ends[j, 0] = w.past_ends[j, at, service]
+        if w.lost[i, j] or now - w.made[j] > n.oldest:
+            w.ends[j, 0] = math.inf
+            w.shares[j, 0] = 0.0
+
+
+def _hear_round(n: Network, w: State, i: int, now: float) -> None:
+    """Take what came to a site round the ring."""
+    k = w.heard[i]
+    while k < n.first[i + 1] and n.heard_at[k] <= now:
+        j = n.heard_of[k]
+        version = w.versions[j] - 1
+        while version > max(0, w.versions[j] - HISTORY) \
+                and w.past_made[j, version % HISTORY] > n.heard_made[k] + ROUNDING:
+            version -= 1
+        _take_row(w, i, j, version)
+        k += 1
+    w.heard[i] = k
+
+
+def _take_row(w: State, i: int, j: int, version: int) -> None:
+    """Let a site know a row of another if it is newer than what it has."""
+    if version > w.version[i, j]:
+        w.version[i, j] = version
+        w.sent[i, j] = 0.0
+        w.lost[i, j] = False
 
 
 def _make_row(stacked: SiteArrays, n: Network, w: State, i: int, now: float) -> None:
@@ -374,7 +440,7 @@ def _refuse(q: Requests, w: State, r: int, why: int, now: float) -> None:
     q.fate[r] = REFUSED
     q.why[r] = why
     q.finish[r] = now + q.back[r]
-    w.open_[0] -= 1
+    w.progress[OPEN] -= 1
 
 
 def _ended(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
@@ -392,7 +458,7 @@ def _ended(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State,
         else:
             q.fate[r] = stacked.fate[i, row]
             q.finish[r] = now + q.back[r]
-            w.open_[0] -= 1
+            w.progress[OPEN] -= 1
 
 
 def _start(q: Requests, stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int,
@@ -407,7 +473,7 @@ def _start(q: Requests, stacked: SiteArrays, b: Behaviour, w: State, events: Eve
         r = w.request[i, site.ended[k]]
         q.fate[r] = site.fate[site.ended[k]]
         q.finish[r] = now + q.back[r]
-        w.open_[0] -= 1
+        w.progress[OPEN] -= 1
     if count == 0:
         return
     seconds = b.actual[i, site.running[executor], count]
@@ -444,7 +510,7 @@ def _replace(q: Requests, stacked: SiteArrays, w: State, r: int, now: float) -> 
         stacked.marks[i, ENDED] = 0
         q.fate[older] = CANCELLED
         q.finish[older] = now
-        w.open_[0] -= 1
+        w.progress[OPEN] -= 1
 
 
 def _load(stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int, service: int,
@@ -521,10 +587,9 @@ def _gone(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, 
             r = w.request[i, site.ended[k]]
             q.why[r] = SITE_LOST
             _back_to_sender(q, n, b, w, events, r, i, now)
-    for j in range(len(w.ends)):
-        for s in range(w.ends.shape[2]):
-            w.ends[j, i, s] = math.inf
-            w.shares[j, i, s] = 0.0
+    if not n.ring:  # links to it break
+        for j in range(len(w.lost)):
+            w.lost[j, i] = True
 
 
 def _back_to_sender(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r: int,
@@ -534,6 +599,7 @@ def _back_to_sender(q: Requests, n: Network, b: Behaviour, w: State, events: Eve
         _refuse(q, w, r, SITE_LOST, now)
         return
     sender = q.path[r, q.hops[r] - 1]
+    w.lost[sender, i] = True
     q.back[r] -= n.hop[i, sender]
     q.at[r] = sender
     _forward(q, n, b, w, events, r, sender, now)

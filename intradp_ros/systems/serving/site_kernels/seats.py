@@ -65,6 +65,9 @@ def take_seat(site: SiteArrays, asked: Asked, now: float) -> Seat:
         return Seat(-1, TOO_LATE, math.inf, -1)
     if site.marks[FREE_ROWS] == 0:
         return Seat(-1, NO_ROOM, math.inf, -1)
+    for place in range(len(site.queued)):
+        if site.queued[place] == 0:
+            site.size[place] = site.wanted[place]
     place, fit = _first_to_end(site, asked, now, False)
     if place < 0:
         place, fit = _first_to_end(site, asked, now, True)
@@ -250,7 +253,8 @@ def _first_to_end(site: SiteArrays, asked: Asked, now: float, displacing: bool,
     best, fit = -1, Fit(math.inf, 0, -1)
     for place in range(len(site.queued)):
         if site.service_of[place] != asked.service or site.ready[place] > now \
-                or not site.alive[site.executor_of[place]]:
+                or not site.alive[site.executor_of[place]] \
+                or site.size[place] != site.wanted[place]:
             continue
         found = _fit(site, place, asked, now, displacing)
         if found.end < fit.end:
