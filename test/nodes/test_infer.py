@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from contextlib import contextmanager
+from copy import copy
+import itertools
 import math
 import threading
 import time
@@ -32,7 +35,7 @@ from intradp_ros.nodes.serving.infer_messages import (
     specs_of,
     tensors_of,
 )
-from intradp_ros.nodes.serving.infer_server import InferServer
+from intradp_ros.nodes.serving.infer_server import InferServer, QOS
 from intradp_ros.runtime.requests.infer_requests import DTYPES, InferEnd, InferFate, InferRequest
 from intradp_ros.srv import Infer
 from intradp_ros.systems.serving.executor import emulated_answer
@@ -240,21 +243,82 @@ def test_a_seal_is_good_once_at_one_gateway_and_covers_all():
             (sealed(2, service='ears'), 'forged'), (sealed(2, stream='ss'), 'forged'),
             (sealed(2, number=3), 'forged'), (sealed(2, inputs=[tensor(name='y')]), 'forged'),
             (sealed(2, inputs=[]), 'forged'),
-            (sealed(2, challenge=gateway.challenge ^ 1), 'challenge')):
+            (sealed(2, challenge=gateway.challenge ^ 1), 'forged'),
+            (sealed_request(KEY, sealed(2), gateway.challenge ^ 1), 'challenge')):
         with pytest.raises(SealError) as refused:
             gateway.check(request)
         assert refused.value.cause == cause
     with pytest.raises(SealError):
         other.check(sealed(2))
-    answer = gateway.sealed(answer_message(InferEnd(InferFate.IN_TIME, tensors=image(1))), first)
+    answer = gateway.sealed(answer_message(InferEnd(InferFate.IN_TIME, tensors=image(1))), first,
+                            True)
     check_answer(KEY, answer, first)
     for change in ({'fate': 'late'}, {'site': 'x'}, {'batch': 2}, {'outputs': []},
                    {'finished': 1.0}, {'challenge': 5}, {'takes': ['x uint8 3']}):
         forged = gateway.sealed(answer_message(
-            InferEnd(InferFate.IN_TIME, tensors=image(1))), first)
+            InferEnd(InferFate.IN_TIME, tensors=image(1))), first, True)
         for name, value in change.items():
             setattr(forged, name, value)
         with pytest.raises(SealError):
             check_answer(KEY, forged, first)
     with pytest.raises(SealError):
         check_answer(KEY, answer, sealed(2))
+    with pytest.raises(SealError):  # what was said to who copied all but the seal
+        check_answer(KEY, gateway.sealed(answer_message(InferEnd(InferFate.REFUSED)), sealed(
+            1, mac=array('B')), True), first)
+
+
+def test_who_serves_the_same_name_without_the_key_ends_no_request(context: rclpy.Context):
+    """He answers first: with nothing that is sealed, or with what he made the gateway say."""
+    site, said = LocalSite('a', SERVICES, compiled=False), list[str]()
+    with spinning(context, 'gate', 'robot') as nodes, spinning(context, 'rival') as (rival,), \
+            spinning(context, 'relay') as (relay,):
+        server = InferServer(nodes[0], site.gateway, KEY, 0, said.append)
+        asks = relay.create_client(Infer, '/gate/infer', qos_profile=QOS)
+        turns, relayed, seen = itertools.cycle(range(4)), Counter[str](), set[tuple[int, bytes]]()
+
+        def answer(request: Infer.Request, response: Infer.Response) -> Infer.Response:
+            asked = request.number, bytes(request.mac)
+            if asked in seen or not len(request.mac):  # of its own, or a sign of life
+                return Infer.Response(fate='in_time')
+            copied, turn = copy(request), next(turns)
+            if turn == 0:
+                copied.mac = array('B')
+            elif turn == 1:
+                copied.inputs = []
+            elif turn == 2:
+                copied.priority = 1
+            seen.add((copied.number, bytes(copied.mac)))
+            heard = threading.Event()
+            found = asks.call_async(copied)
+            found.add_done_callback(lambda _: heard.set())
+            if heard.wait(1.0):
+                relayed[found.result().reason] += 1
+                return found.result()
+            return response
+
+        rival.create_service(Infer, '/gate/infer', answer, qos_profile=QOS)
+        with looked_at(InferClient(nodes[1], 'eyes', ['/gate'], KEY, 5.0, said.append)) as way:
+            wait_for(lambda: way.gateway and way.specs)
+            ends = Ends()
+            for value in range(8):
+                ends.ask(way, value)
+            ends.check(8)
+            assert way.rejected['unsealed'] >= 8 and len(relayed) >= 3, relayed
+        server.close()
+    site.close()
+
+
+def test_names_without_end_leave_no_clients(context: rclpy.Context):
+    with spinning(context, 'robot') as (robot,):
+        way = InferClient(robot, 'eyes', ['first'], None, 5.0, print)
+        for turn in range(5):
+            with pytest.raises(ValueError, match='1 to 16'):
+                way.move([f'x{turn}_{k}' for k in range(20)])
+            way.move([f'y{turn}_{k}' for k in range(16)])
+            assert len(list(robot.clients)) == 16
+        with pytest.raises(ValueError):
+            way.move(['no name'])
+        way.move(['first'])
+        assert len(list(robot.clients)) == 1
+        way.close()

@@ -67,6 +67,7 @@ class ClientNode(ManagedNode):
         self._dropped = 0
         self._last_ms: float | None = None
         self._why = ''
+        self._first: tuple[str, ...] = ()
         self.add_on_set_parameters_callback(self._change)
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -74,6 +75,9 @@ class ClientNode(ManagedNode):
         prepare_process(parameters['threads'])
         self._settings = given = parameters
         self._key = key_of(given, self.warn)
+        # a stranger must not choose who hears the key, or that nobody with one is asked
+        self._first = self._first or tuple(filter(None, given[GATEWAYS.name]))
+        self._named(given[GATEWAYS.name])
         self._own = OwnModel(given['model'], given[DEVICE.name]) if given['model'] else None
         self._card = card_of({**given, 'model': given['model'] or _NO_MODEL})
         self._region = region_of(given['roi'])
@@ -228,7 +232,7 @@ class ClientNode(ManagedNode):
     def _change(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
         """Take other gateways while the node runs."""
         for parameter in parameters:
-            if parameter.name == GATEWAYS.name and self._way is not None:
+            if parameter.name == GATEWAYS.name and self._first:
                 try:
                     self._move(list(parameter.value))
                 except ValueError as error:
@@ -238,12 +242,30 @@ class ClientNode(ManagedNode):
     def _hear_gateways(self, message: String) -> None:
         self._move([name.strip() for name in message.data.split(',')])
 
-    def _move(self, names: list[str]) -> None:
+    def _move(self, names: Sequence[str]) -> None:
+        named = self._named(names)
+        if self._way is not None:
+            self._way.move(named)
+
+    def _named(self, names: Sequence[str]) -> list[str]:
+        """
+        Return the gateways to ask; with a key these are the first ones, in another order.
+
+        Raises
+        ------
+        ValueError
+            If there are none, or others than those and this node has a key.
+
+        """
         named = [name for name in names if name]
         if not named:
             raise ValueError('name at least one gateway')
-        if self._way is not None:
-            self._way.move(named)
+        if self._settings['key_file'] or self._settings['api_key']:
+            if others := sorted(set(named) - set(self._first)):
+                raise ValueError(f'{", ".join(others):.200}: a robot with a key asks only '
+                                 'gateways that its parameter gateways names at the start')
+            named += [name for name in self._first if name not in named]
+        return named
 
     def _diagnose(self) -> None:
         way = self._way

@@ -6,21 +6,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 import secrets
 import threading
 import time
 from typing import Any
 
-from rclpy.client import Client
 from rclpy.node import Node
 
 from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.dds.dds_channel import check_server_name
+from intradp_ros.nodes.common.checked_calls import CheckedCalls
 from intradp_ros.nodes.serving.infer_messages import (
     check_answer,
     end_of,
     InferMessageError,
     request_message,
     sealed_request,
+    SealError,
     specs_of,
 )
 from intradp_ros.nodes.serving.infer_server import NAME, QOS
@@ -54,8 +57,8 @@ class InferClient:
     def __init__(self, node: Node, service: str, gateways: Sequence[str], key: SharedKey | None,
                  silence: float, warn: Callable[[str], None]) -> None:
         self._node, self._service, self._key, self._warn = node, service, key, warn
-        self._clients: dict[str, Client[Any, Any]] = {}
-        self._awaited: deque[tuple[float, Client[Any, Any], Any]] = deque()
+        self._calls: dict[str, CheckedCalls] = {}
+        self._awaited: deque[tuple[float, CheckedCalls, Any]] = deque()
         self._challenges: dict[str, int] = {}
         self._roaming = Roaming(secrets.token_hex(8), silence)
         self._lock, self._rejections = threading.Lock(), Rejections()
@@ -105,11 +108,17 @@ class InferClient:
 
         """
         for name in gateways:
-            if name not in self._clients:
-                self._clients[name] = self._node.create_client(
-                    Infer, f'{name}/{NAME}', qos_profile=QOS)
+            check_server_name(name)
         with self._lock:
-            self._outbox.put(*self._roaming.move(gateways, time.monotonic()))
+            todo = self._roaming.move(gateways, time.monotonic())
+            known = self._roaming.known
+            for name in known - self._calls.keys():
+                self._calls[name] = CheckedCalls(self._node.create_client(
+                    Infer, f'{name}/{NAME}', qos_profile=QOS))
+            for name in self._calls.keys() - known:
+                self._challenges.pop(name, None)
+                self._node.destroy_client(self._calls.pop(name).client)
+            self._outbox.put(*todo)
         self._outbox.drain()
 
     def look(self) -> None:
@@ -118,8 +127,8 @@ class InferClient:
         with self._lock:
             self._outbox.put(*self._roaming.look(now))
             while self._awaited and now - self._awaited[0][0] > FORGET:
-                _, client, future = self._awaited.popleft()
-                client.remove_pending_request(future)
+                _, calls, future = self._awaited.popleft()
+                calls.client.remove_pending_request(future)
         self._outbox.drain()
 
     def close(self) -> None:
@@ -127,8 +136,8 @@ class InferClient:
         with self._lock:
             self._outbox.put(*self._roaming.end_all(time.monotonic()))
         self._outbox.drain()
-        for client in self._clients.values():
-            self._node.destroy_client(client)
+        for calls in self._calls.values():
+            self._node.destroy_client(calls.client)
 
     def _do(self, todo: Todo) -> None:
         try:
@@ -143,24 +152,32 @@ class InferClient:
             self._reject('failed', f'{type(error).__name__}: {error}')
 
     def _ask(self, gateway: str, message: Infer.Request, ask: Ask | None) -> None:
-        client = self._clients[gateway]
-        if not client.service_is_ready():
+        calls = self._calls[gateway]
+        if not calls.client.service_is_ready():
             with self._lock:
                 self._outbox.put(*self._roaming.gone(gateway, time.monotonic()))
             return
         if ask is not None:
             sealed_request(self._key, message, self._challenges.get(gateway, 0))
-        future = client.call_async(message)
+        future = calls.call(message, partial(self._admits, message))
         with self._lock:
-            self._awaited.append((time.monotonic(), client, future))
+            self._awaited.append((time.monotonic(), calls, future))
         future.add_done_callback(
             lambda done: self._answered(gateway, message, ask, done.result()))
+
+    def _admits(self, message: Infer.Request, answer: Infer.Response) -> bool:
+        """Return whether an answer is of who has the key; others do not end the request."""
+        try:
+            check_answer(self._key, answer, message)
+        except SealError as error:
+            self._reject(error.cause, str(error))
+            return False
+        return True
 
     def _answered(self, gateway: str, message: Infer.Request, ask: Ask | None,
                   answer: Infer.Response) -> None:
         """Take an answer, on the executor's thread."""
         try:
-            check_answer(self._key, answer, message)
             end = end_of(answer)
             now, leaving = time.monotonic(), end.reason == CLOSING
             self._challenges[gateway] = answer.challenge
@@ -176,7 +193,7 @@ class InferClient:
                     todo = (self._roaming.gone if leaving else self._roaming.alive)(gateway, now)
                 self._outbox.put(*todo)
         except InferMessageError as error:
-            self._reject(getattr(error, 'cause', 'answer'), str(error))
+            self._reject('answer', str(error))
         self._outbox.drain()
 
     def _take_specs(self, answer: Infer.Response) -> None:

@@ -6,7 +6,7 @@ Requests and ends as messages of the service ``Infer``, and back; with a key, se
 
 What comes from the network is checked field by field; tensors share the memory of their message.
 A seal of a request is good at one gateway, once: it covers the challenge of that gateway, and
-numbers grow within a stream.  The seal of an answer covers those of its request.
+numbers grow within a stream.  The seal of an answer covers that of its request.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from intradp_ros.core.shared_key import is_mac, mac_of, SharedKey
+from intradp_ros.core.shared_key import is_mac, MAC_BYTES, mac_of, SharedKey
 from intradp_ros.msg import Tensor
 from intradp_ros.runtime.requests.infer_requests import (
     DTYPES,
@@ -204,11 +204,11 @@ class RequestSeals:
         if not len(message.mac):
             raise SealError('unsealed', 'the request is not sealed with the key of this gateway: '
                             'give the client its key_file')
+        if not is_mac(message.mac, _request_mac(self._key, message)):
+            raise SealError('forged', 'the request is sealed with another key')
         if message.challenge != self.challenge:
             raise SealError('challenge', 'the request is sealed for another challenge: seal it '
                             'with that of this answer')
-        if not is_mac(message.mac, _request_mac(self._key, message)):
-            raise SealError('forged', 'the request is sealed with another key')
         if message.number <= self._numbers.get(message.stream, 0):
             raise SealError('replayed', f'number {message.number} of this stream came before')
         if len(self._numbers) >= MAX_STREAMS:
@@ -216,11 +216,17 @@ class RequestSeals:
             self.challenge = drawn()
         self._numbers[message.stream] = message.number
 
-    def sealed(self, answer: Infer.Response, request: Infer.Request) -> Infer.Response:
-        """Return an answer with its seal and the challenge of the next request."""
+    def sealed(self, answer: Infer.Response, request: Infer.Request, own: bool) -> Infer.Response:
+        """
+        Return an answer with the challenge of the next request, and its seal.
+
+        A request that is not its sender's `own` has an answer without one: a stranger could pass
+        it on in another's name.
+        """
         if self._key is not None:
             answer.challenge = self.challenge
-            answer.mac = array('B', _answer_mac(self._key, answer, request))
+            if own:
+                answer.mac = array('B', _answer_mac(self._key, answer, request))
         return answer
 
 
@@ -259,7 +265,8 @@ def _request_mac(key: SharedKey, message: Infer.Request) -> bytes:
 def _answer_mac(key: SharedKey, answer: Infer.Response, request: Infer.Request) -> bytes:
     texts = [text.encode() for text in (answer.fate, answer.reason, answer.site, request.stream,
                                         *answer.takes, *answer.gives)]
-    return mac_of(key.derived('Infer answer'), (
+    return mac_of(key.derived('Infer answer 2'), (
+        bytes(request.mac).ljust(MAC_BYTES, b'\0'),
         struct.pack(f'<3Q5di{3 + len(texts)}I', request.challenge, request.number,
                     answer.challenge, answer.queue, answer.compute, answer.predicted,
                     answer.finished, answer.retry_after, answer.batch, len(answer.outputs),

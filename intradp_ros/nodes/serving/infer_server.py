@@ -22,6 +22,7 @@ from intradp_ros.nodes.serving.infer_messages import (
     late_if_over,
     request_of,
     RequestSeals,
+    SealError,
 )
 from intradp_ros.runtime.requests.infer_requests import CLOSING, InferEnd, InferFate
 from intradp_ros.srv import Infer
@@ -110,33 +111,36 @@ class InferServer:
         else:
             self._reject('full', f'{MAX_OPEN} requests, or {MAX_OPEN_BYTES >> 20} MB of them, '
                          'have no answer yet')
-            self._heard(number, self._refusal('too many requests are open'))
+            self._heard(number, self._refusal('too many requests are open'), own=False)
 
     def _take(self, number: int, it: _Open) -> None:
         """Give a request to the gateway, on the thread of requests."""
         request, heard = it.request, partial(self._heard, number)
         try:
             if not request.inputs:
-                heard(self._description(request.service))
+                heard(self._description(request.service), own=not len(request.mac))
                 return
             self._seals.check(request)
             if request.priority > self._highest:
                 raise InferMessageError(f'priority {request.priority}: at most {self._highest} '
                                         'is taken here (parameter highest_priority)')
             self._gateway.submit(request_of(request, time.monotonic() - it.came), heard)
+        except SealError as error:  # with the right seal it comes to nobody but its sender
+            self._reject(error.cause, str(error))
+            heard(self._refusal(str(error)), own=error.cause == 'challenge')
         except InferMessageError as error:
-            self._reject(getattr(error, 'cause', 'request'), str(error))
+            self._reject('request', str(error))
             heard(self._refusal(str(error)))
         except Exception as error:  # one request must not take the others their answers
             self._reject('handler', f'{type(error).__name__}: {error}')
             heard(self._refusal('the gateway failed'))
 
-    def _heard(self, number: int, end: InferEnd) -> None:
+    def _heard(self, number: int, end: InferEnd, own: bool = True) -> None:
         with self._lock:
             if not self._closed:
-                self._answers.submit(self._answer, number, end)
+                self._answers.submit(self._answer, number, end, own)
 
-    def _answer(self, number: int, end: InferEnd) -> None:
+    def _answer(self, number: int, end: InferEnd, own: bool = True) -> None:
         """Send an answer, on the thread of answers."""
         with self._lock:
             it = self._open.pop(number, None)
@@ -147,7 +151,8 @@ class InferServer:
         asked = (found.inputs, found.outputs) if found and not it.request.inputs else ((), ())
         end = late_if_over(end, time.monotonic() > it.came + it.request.remaining)
         try:
-            self._send(self._seals.sealed(answer_message(end, asked), it.request), it.header)
+            self._send(self._seals.sealed(answer_message(end, asked), it.request, own),
+                       it.header)
         except Exception as error:  # of one client, whatever the middleware raises
             self._reject('answer', f'{type(error).__name__}: {error}')
 

@@ -99,6 +99,11 @@ class Roaming:
         """Return how many requests have no end yet."""
         return len(self._held)
 
+    @property
+    def known(self) -> frozenset[str]:
+        """Return the gateways that are wanted, or that have requests in flight."""
+        return frozenset(self._known)
+
     def move(self, gateways: Sequence[str], now: float) -> list[Todo]:
         """
         Ask others from now on; those before answer what is in flight.
@@ -106,15 +111,16 @@ class Roaming:
         Raises
         ------
         ValueError
-            If none is named, or too many have been.
+            If none is named, or too many are.
 
         """
         names = tuple(dict.fromkeys(gateways))
-        if not names or len({*names, *self._known}) > MOST_GATEWAYS:
-            raise ValueError(f'name 1 to {MOST_GATEWAYS} gateways in all')
+        kept = {*names, *(held.gateway for held in self._held.values() if held.gateway)}
+        if not names or len(kept) > MOST_GATEWAYS:
+            raise ValueError(f'name 1 to {MOST_GATEWAYS} gateways, with those that have requests '
+                             'in flight')
         self.wanted = names
-        for name in names:
-            self._known.setdefault(name, _Gateway())
+        self._known = {name: self._known.get(name, _Gateway()) for name in kept}
         return self.look(now)
 
     def submit(self, request: InferRequest, heard: Heard, now: float) -> tuple[int, list[Todo]]:
