@@ -6,6 +6,10 @@
 
 80,000 go to the OpenAI endpoint (in this process, without sockets), 20,000 to a real action
 server.  Each has one answer, memory stays, and the model answers as before.
+
+Before them come 3,000 files of models with sizes, offsets, types and texts that lie
+(``--only files``).  Each is a model, or is refused: within seconds, for few MB, and with
+nothing left in the store.
 """
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ import json
 import math
 from pathlib import Path
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -39,6 +44,8 @@ from intradp_ros.web.openai_api import openai_app
 sys.path.append(str(Path(__file__).resolve().parents[1] / 'test'))  # small random models
 
 small = importlib.import_module('language_models')
+gguf_files = importlib.import_module('gguf_files')
+hostile = importlib.import_module('hostile_models')
 save_tiny_model = importlib.import_module('tiny_language_model').save_tiny_model
 
 MB = 1e6
@@ -65,6 +72,55 @@ def fuzz(folder: Path, scale: float) -> dict[str, Any]:
         assert not state.serving and not state.waiting
         found['fates'] = state.fates
     return found
+
+
+def fuzz_files(folder: Path, count: int, seed: int) -> dict[str, Any]:
+    """Import files of which parts are other ones; say what became of them, and the costliest."""
+    source = random.Random(seed)
+    model = small.tiny_model(folder / 'tiny')[2]
+    model.save_pretrained(folder / 'first')
+    model.save_pretrained(folder / 'first-shards', max_shard_size='20KB')
+    save_tiny_model(folder / 'first-text')
+    path = gguf_files.write_gguf(folder / 'first.gguf', model)
+    good = hostile.Gguf.read(path)
+    for each in ('first', 'first-shards', 'first-text', 'first.gguf'):
+        assert not hostile.outcome(folder / each, folder / 'warm')[0]
+    ends: dict[str, int] = {}
+    costly, slow = (0.0, ''), (0.0, '')
+    for number in range(count):
+        kind = source.choice(('first.gguf', 'first', 'first-shards', 'first-text'))
+        changed = folder / f'changed{Path(kind).suffix}'
+        if kind == 'first.gguf':
+            changed.write_bytes(hostile.any_gguf(good, source))
+        else:
+            shutil.rmtree(changed, ignore_errors=True)
+            shutil.copytree(folder / kind, changed)
+            _change_folder(changed, source)
+        try:
+            said, grown, seconds = hostile.outcome(changed, folder / 'blobs')
+        except BaseException:
+            kept = Path(tempfile.gettempdir()) / f'language-file-{seed}-{number}'
+            changed.rename(kept)
+            print(f'kept as {kept}', file=sys.stderr)
+            raise
+        name = f'{kind}: {"refused" if said else "a model"}'
+        ends[name] = ends.get(name, 0) + 1
+        costly, slow = max(costly, (grown, said)), max(slow, (seconds, said))
+    assert costly[0] < 200 and slow[0] < 60, (costly, slow)
+    return {'files': count, 'ends': ends, 'most MB': costly, 'most seconds': slow}
+
+
+def _change_folder(folder: Path, source: random.Random) -> None:
+    path = source.choice(sorted(folder.iterdir()))
+    if source.random() < 0.1:
+        data = path.read_bytes()
+        at = source.randrange(len(data))
+        path.write_bytes(data[:at] + source.choice((b'', source.randbytes(9) + data[at + 9:])))
+    elif path.suffix == '.safetensors':
+        header, data = hostile.parts(path.read_bytes())
+        path.write_bytes(hostile.safetensors(hostile.any_json(header, source), data))
+    elif path.suffix == '.json':
+        path.write_text(json.dumps(hostile.any_json(json.loads(path.read_text()), source)))
 
 
 def fuzz_endpoint(model: Any, count: int) -> dict[str, Any]:
@@ -229,8 +285,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--scale', type=float, default=1.0, help='part of the requests')
+    parser.add_argument('--only', choices=('files', 'requests'), help='one of both')
+    parser.add_argument('--seed', type=int, default=0, help='of the files')
+    given = parser.parse_args()
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(fuzz(Path(folder), parser.parse_args().scale), indent=1))
+        if given.only != 'requests':
+            found['files'] = fuzz_files(Path(folder), round(3000 * given.scale), given.seed)
+        if given.only != 'files':
+            found |= fuzz(Path(folder), given.scale)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == '__main__':

@@ -11,8 +11,8 @@ this module did not write are never touched, nor counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, ExitStack, suppress
 from dataclasses import dataclass
 import hashlib
 import json
@@ -221,6 +221,29 @@ class BlobStore:
             part.write(0, data)
             part.finish()
         return digest
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[Callable[[torch.Tensor], str]]:
+        """
+        Give what stores bytes, of which none makes room for another while this lasts.
+
+        What is new of them is removed if this ends by an exception.
+        """
+        new: list[str] = []
+        with ExitStack() as kept:
+            def put(data: torch.Tensor) -> str:
+                digest = _digest(data)
+                kept.enter_context(self.keeping((digest,)))
+                if self.nbytes(digest) is None:
+                    new.append(digest)
+                    self.put(data)
+                return digest
+            try:
+                yield put
+            except BaseException:
+                for digest in new:
+                    self._path(digest).unlink(missing_ok=True)
+                raise
 
     def _path(self, digest: str) -> Path:
         if not _SHA.fullmatch(digest):

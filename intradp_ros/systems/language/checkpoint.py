@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from intradp_ros.systems.language.experts import expert_shapes
-from intradp_ros.systems.language.families import library
-from intradp_ros.systems.language.manifest import check_generation, ManifestError
+from intradp_ros.systems.language.families import FamilyError, library, MissingPackageError
+from intradp_ros.systems.language.manifest import check_config, check_generation, ManifestError
 from intradp_ros.systems.language.stored import Stored, StoredType
 
 #: Returns a tensor of a checkpoint by its name; KeyError if there is none.
@@ -59,6 +59,14 @@ class Checkpoint:
     tokenizer: Mapping[str, str] | None = field(default=None, repr=False)
 
 
+def refused(path: object, error: Exception) -> Exception:
+    """Return the error that says why files are refused, in one line."""
+    if isinstance(error, (ImportModelError, FamilyError, MissingPackageError)):
+        return error
+    text = ' '.join(str(error).split())[:300]
+    return ImportModelError(f'{path}: {text or type(error).__name__}')
+
+
 def plain_config(raw: Mapping[str, Any], config: Any) -> dict[str, Any]:
     """
     Return a configuration as plain data that says the same to any release of the library.
@@ -88,6 +96,16 @@ def needed_tensors(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
                           if name not in ignored})
 
 
+def check_layers(what: object, kind: object, layers: int, names: Collection[str],
+                 begin: str = 'model.layers.') -> None:
+    """Raise ImportModelError if no tensor of a layer is there, before all layers are made."""
+    there = {name.removeprefix(begin).split('.')[0] for name in names if name.startswith(begin)}
+    lost = next((number for number in range(layers) if str(number) not in there), None)
+    if lost is not None:
+        raise ImportModelError(f'{what}: layer {lost} is missing of a {kind} model with {layers} '
+                               'layers: a file is missing, or it was not downloaded to its end')
+
+
 def check_tensors(what: object, config: Mapping[str, Any],
                   shapes: Mapping[str, tuple[int, ...]]) -> None:
     """
@@ -99,7 +117,11 @@ def check_tensors(what: object, config: Mapping[str, Any],
         If a tensor is missing, of another shape, or is not part of such a model.
 
     """
-    needed = needed_tensors(config)
+    try:
+        check_layers(what, config['model_type'], check_config(config), shapes)
+        needed = needed_tensors(config)
+    except Exception as error:  # noqa: B902 - whatever the library says of a configuration
+        raise refused(what, error) from None
     if config.get('tie_word_embeddings') and (MATRIX in shapes or EMBEDDING in shapes):
         for name in {EMBEDDING, MATRIX} - {*shapes}:
             needed.pop(name, None)

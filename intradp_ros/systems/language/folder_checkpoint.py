@@ -23,9 +23,12 @@ from intradp_ros.systems.language.checkpoint import (
     ImportModelError,
     MATRIX,
     plain_config,
+    refused,
 )
 from intradp_ros.systems.language.expert_files import stack_experts
-from intradp_ros.systems.language.families import check_family, FamilyError, library
+from intradp_ros.systems.language.families import check_family, library
+from intradp_ros.systems.language.manifest import check_config, MAX_LAYERS
+from intradp_ros.systems.language.safetensors_file import Described, described
 from intradp_ros.systems.language.stored import FLOAT32, OF_DTYPE
 
 CONFIG, WEIGHTS, INDEX = 'config.json', 'model.safetensors', 'model.safetensors.index.json'
@@ -71,13 +74,14 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
                      if config is not whole and isinstance(raw.get(key), dict)), raw)
         check_family(config.to_dict())
         plain = plain_config(text, config)
+        check_config(plain)
         of = GENERATION_CONFIG if (folder / GENERATION_CONFIG).exists() else CONFIG
     except Exception as error:  # noqa: B902 - whatever the library says of its own files
-        raise _refused(folder / CONFIG, error) from None
+        raise refused(folder / CONFIG, error) from None
     try:
         generation = generation_of(_generation(folder, raw), of)
     except Exception as error:  # noqa: B902 - likewise
-        raise _refused(folder / of, error) from None
+        raise refused(folder / of, error) from None
     plain['tie_word_embeddings'] = bool(getattr(whole, 'tie_word_embeddings', False))
     files = _weight_files(folder)
     where = {name: path for path, file in files.items() for name in file}
@@ -108,11 +112,12 @@ def _config(folder: Path) -> Mapping[str, Any]:
         raise ImportModelError(f'{folder} has no {CONFIG}: {hint}')
     check_pointer(path)
     try:
-        raw = read_json(path, MAX_FILE)
+        raw = read_json(path)
     except (OSError, ValueError) as error:
         raise ImportModelError(f'{path}: {error}') from None
     if not isinstance(raw, dict):
         raise ImportModelError(f'{path} holds no JSON object')
+    _check_layers(path, raw)
     inner = raw.get('text_config')
     said = raw.get('quantization_config') or isinstance(inner, dict) \
         and inner.get('quantization_config')
@@ -126,28 +131,33 @@ def _config(folder: Path) -> Mapping[str, Any]:
     return raw
 
 
+def _check_layers(path: Path, part: Any) -> None:
+    """Raise ImportModelError for more layers than any model has, before they are made."""
+    for key, value in part.items() if isinstance(part, dict) else ():
+        if 'layer' in key and isinstance(value, (int, float)) and value > MAX_LAYERS:
+            raise ImportModelError(f'{path}: {key[:60]} is {str(value)[:40]}; at most '
+                                   f'{MAX_LAYERS} layers are taken')
+        _check_layers(path, value)
+
+
 def _generation(folder: Path, raw: Mapping[str, Any]) -> Any:
     """Return the generation configuration that `generate` uses."""
     kind = library().GenerationConfig
     if (folder / GENERATION_CONFIG).exists():
         check_pointer(folder / GENERATION_CONFIG)
+        read_json(folder / GENERATION_CONFIG)  # within limits
         return kind.from_pretrained(folder, local_files_only=True)
     return kind.from_model_config(json.loads(json.dumps(dict(raw))))
 
 
-def _weight_files(folder: Path) -> dict[Path, dict[str, tuple[str, tuple[int, ...]]]]:
+def _weight_files(folder: Path) -> dict[Path, Described]:
     """Return the files that the library would read, with dtype and shape of their tensors."""
-    from safetensors import safe_open
+    index: dict[str, str] = {}
     if (folder / WEIGHTS).exists():
         paths = [folder / WEIGHTS]
     elif (folder / INDEX).exists():
-        check_pointer(folder / INDEX)
-        try:
-            named = {str(name) for name in read_json(folder / INDEX, MAX_FILE)[
-                'weight_map'].values()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ImportModelError(f'{folder / INDEX}: no index of weights ({error})') from None
-        paths = [folder / Path(name).name for name in sorted(named)]
+        index = _index(folder / INDEX)
+        paths = [folder / name for name in sorted({*index.values()})]
         lost = [path.name for path in paths if not path.exists()]
         if lost:
             raise ImportModelError(f'{folder}: {lost[0]} is missing, one of {len(lost)} of '
@@ -157,17 +167,39 @@ def _weight_files(folder: Path) -> dict[Path, dict[str, tuple[str, tuple[int, ..
                  if not path.name.startswith(('consolidated', 'adapter'))]
     if not paths:
         raise ImportModelError(f'{folder}: no *.safetensors; files of pickle are not taken')
-    found = {}
+    found: dict[Path, Described] = {}
+    where: dict[str, Path] = {}
     for path in paths:
         check_pointer(path)
         try:
-            with safe_open(path, framework='pt') as file:
-                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-                found[path] = {name: (str(part.get_dtype()), tuple(part.get_shape()))
-                               for name, part in slices.items()}
+            found[path] = described(path)
         except Exception as error:  # noqa: B902 - of safetensors, or of the disk
-            raise _refused(path, error) from None
+            raise refused(path, error) from None
+        for name in found[path]:
+            if where.setdefault(name, path) is not path:
+                raise ImportModelError(f'{path}: tensor {name} is in {where[name].name}, too: '
+                                       'remove the file that is not of this model')
+    for name, file in index.items():
+        if where.get(name) != folder / file:
+            raise ImportModelError(f'{folder / INDEX} names {name[:200]} in {file}, which does '
+                                   'not hold it: they are of two downloads')
     return found
+
+
+def _index(path: Path) -> dict[str, str]:
+    """Return which file of a folder holds which tensor."""
+    check_pointer(path)
+    try:
+        named = read_json(path, MAX_FILE)['weight_map']
+        items = list(named.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ImportModelError(f'{path}: no index of weights ({error})') from None
+    for _, name in items:
+        if not isinstance(name, str) or not name.isprintable() or '\\' in name \
+                or name != Path(name).name or not name.endswith('.safetensors'):
+            raise ImportModelError(f'{path} names {str(name)[:100]!r}, which is not a file of '
+                                   'safetensors in its folder')
+    return dict(items)
 
 
 def _text_names(files: Mapping[str, Path], of_more: bool) -> dict[str, str]:
@@ -233,11 +265,3 @@ def _tokenizer_files(folder: Path, raw: Mapping[str, Any]) -> dict[str, str] | N
         raise ImportModelError(f'{folder}: its tokenizer brings code of its own (auto_map), which '
                                'is not run: save it as tokenizer.json')
     return found
-
-
-def _refused(path: Path, error: Exception) -> Exception:
-    """Return the error that says why files are refused, in one line."""
-    if isinstance(error, (ImportModelError, FamilyError)):
-        return error
-    text = ' '.join(str(error).split())[:300]
-    return ImportModelError(f'{path}: {text or type(error).__name__}')

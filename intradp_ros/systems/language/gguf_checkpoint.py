@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 import importlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.language.checkpoint import (
+    check_layers,
     Checkpoint,
     EMBEDDING,
     generation_of,
@@ -29,11 +31,11 @@ from intradp_ros.systems.language.checkpoint import (
 )
 from intradp_ros.systems.language.families import check_family, library, MissingPackageError
 from intradp_ros.systems.language.folder_checkpoint import BASE64, check_pointer
-from intradp_ros.systems.language.gguf_file import read_gguf
+from intradp_ros.systems.language.gguf_file import ListOf, MAGIC, read_gguf
+from intradp_ros.systems.language.manifest import check_config, MAX_LAYERS
 from intradp_ros.systems.language.stored import Stored
 
 TOKENIZER = 'tokenizer.gguf'
-_MAGIC = b'GGUF'
 #: Tensors that scale positions: for each half of a head's elements a divisor of its frequency.
 _FREQUENCIES = 'rope_freqs.weight'
 #: Keys of files behind the architecture's name, and what the library calls them.
@@ -41,6 +43,10 @@ _KEYS = {'attention.key_length': 'head_dim', 'attention.sliding_window': 'slidin
          'attn_logit_softcapping': 'attn_logit_softcapping',
          'final_logit_softcapping': 'final_logit_softcapping',
          'expert_feed_forward_length': 'moe_intermediate_size'}
+#: Keys of numbers that are one for all layers.
+_NUMBERS = ('block_count', 'context_length', 'embedding_length', 'feed_forward_length',
+            'attention.head_count', 'attention.head_count_kv', 'rope.freq_base', 'expert_count',
+            'expert_used_count', 'attention.layer_norm_rms_epsilon', 'vocab_size', *_KEYS)
 _WITH_WINDOW = ('gemma2', 'gemma3', 'phi3')
 #: Layers of the sizes of Gemma whose queries are scaled by the width of a head's share.
 _SCALED_BY_WIDTH = {'gemma2': 46, 'gemma3': 62}
@@ -53,7 +59,7 @@ def is_gguf(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open('rb') as file:
-        return path.suffix.lower() == '.gguf' or file.read(len(_MAGIC)) == _MAGIC
+        return path.suffix.lower() == '.gguf' or file.read(len(MAGIC)) == MAGIC
 
 
 def gguf_checkpoint(path: Path) -> Checkpoint:
@@ -69,29 +75,25 @@ def gguf_checkpoint(path: Path) -> Checkpoint:
 
     """
     check_pointer(path)
-    file = _GgufFile(path)
     where: dict[str, Any] = {'pretrained_model_name_or_path': str(path.parent),
                              'gguf_file': path.name, 'local_files_only': True}
     transformers = library()
-    try:
-        config = file.mixture(transformers, transformers.AutoConfig.from_pretrained(**where))
-        check_family({'model_type': config.model_type})
-        plain = plain_config(config.to_diff_dict(), config) | file.overrides(config)
-        needed = needed_tensors(plain)
-        known = file.names(plain, needed)
-    except (ImportModelError, ValueError, KeyError, TypeError, OSError) as error:
-        if isinstance(error, ImportModelError):
-            raise
-        raise ImportModelError(f'{path}: {" ".join(str(error).split())[:300]}') from None
+    file = _GgufFile(path)
+    config = file.mixture(transformers, transformers.AutoConfig.from_pretrained(**where))
+    check_family({'model_type': config.model_type})
+    plain = plain_config(config.to_diff_dict(), config) | file.overrides(config)
+    check_config(plain)
+    needed = needed_tensors(plain)
+    known = file.names(plain, needed)
+    ends = [int(file.said[key]) for end in _ENDS
+            if (key := f'tokenizer.ggml.{end}') in file.said]
     named = {known.get(theirs, theirs): theirs for theirs in file.tensors
              if theirs != _FREQUENCIES}
 
     def find(name: str) -> Stored:
         return file.as_the_library_has_it(named[name], plain)
-    ends = [int(file.said[key]) for end in _ENDS
-            if (key := f'tokenizer.ggml.{end}') in file.said]
     generation = generation_of(transformers.GenerationConfig(
-        eos_token_id=list(dict.fromkeys(ends)) or None))
+        eos_token_id=list(dict.fromkeys(ends)) or None), path)
     tokenizer = {TOKENIZER: BASE64 + base64.b64encode(file.tokenizer()).decode()} \
         if 'tokenizer.ggml.tokens' in file.said else None
     return Checkpoint(plain, {name: (file.tensors[theirs].type, file.tensors[theirs].shape)
@@ -107,26 +109,25 @@ class _GgufFile:
         except ModuleNotFoundError as error:
             raise MissingPackageError(f'GGUF files need the package {error.name}: '
                                       f'{pip_install("language")}') from None
-        self.path, self.tensors = path, read_gguf(path)
-        try:
-            reader = self._library.GGUFReader(path)
-            self._fields = reader.fields
-            self.said: Mapping[str, Any] = {
-                key: field.contents() for key, field in reader.fields.items()
-                if not key.startswith('tokenizer.ggml.') or len(field.data) == 1}
-            self.said = {**self.said, **{key: True for key in reader.fields
-                                         if key not in self.said}}
-            self._frequencies = self.tensors[_FREQUENCIES].floats() \
-                if _FREQUENCIES in self.tensors else None
-            self.architecture = str(self.said['general.architecture'])
-        except Exception as error:  # noqa: B902 - of numpy and others, where a file is cut off
-            raise ImportModelError(f'{path} is not a whole GGUF file ({type(error).__name__}: '
-                                   f'{" ".join(str(error).split())[:200]}): download it again'
-                                   ) from None
+        self.path = path
+        self.tensors = read_gguf(path)
+        self.said = self.tensors.said
+        self.architecture = str(self.said.get('general.architecture'))[:40]
+        for key in (f'{self.architecture}.{key}' for key in _NUMBERS):
+            if isinstance(self.said.get(key), (str, ListOf)):
+                raise ImportModelError(f'{path}: {key} is not a number: layers that differ are '
+                                       'not taken')
         if int(self.said.get('split.count', 1)) > 1:
             raise ImportModelError(
                 f'{path} is one of {self.said["split.count"]} files of a model: join them by '
                 '"llama-gguf-split --merge FIRST JOINED" and give the joined one')
+        layers = self.said.get(f'{self.architecture}.block_count')
+        if type(layers) is not int or not 1 <= layers <= MAX_LAYERS:
+            raise ImportModelError(f'{path}: {self.architecture}.block_count is {layers}; '
+                                   f'1 to {MAX_LAYERS} layers are taken')
+        check_layers(path, self.architecture, layers, self.tensors, 'blk.')
+        self._frequencies = self.tensors[_FREQUENCIES].floats() \
+            if _FREQUENCIES in self.tensors else None
 
     def mixture(self, transformers: Any, config: Any) -> Any:
         """Return the configuration of a Mixtral where files call it a Llama with experts."""
@@ -168,7 +169,13 @@ class _GgufFile:
     def _divided(self, config: Any) -> dict[str, Any]:
         """Return parameters of positions whose frequencies are divided, as of Llama 3."""
         assert self._frequencies is not None
-        factors = [float(factor) for factor in self._frequencies]
+        factors = self._frequencies.flatten().tolist()
+        dim = self.said.get(f'{self.architecture}.attention.key_length') \
+            or config.hidden_size // config.num_attention_heads
+        if self._frequencies.shape != (dim // 2,) \
+                or not all(0 < factor < math.inf for factor in factors):
+            raise ImportModelError(f'{self.path}: tensor {_FREQUENCIES} is not of {dim // 2} '
+                                   'positive numbers, half the size of a head')
         return {'rope_type': 'longrope', 'rope_theta': config.rope_parameters['rope_theta'],
                 'short_factor': factors, 'long_factor': factors, 'attention_factor': 1.0,
                 'factor': 1.0, 'original_max_position_embeddings': config.max_position_embeddings}
@@ -199,10 +206,10 @@ class _GgufFile:
 
     def tokenizer(self) -> bytes:
         """Return a GGUF file of nothing but the tokenizer."""
-        fields = [field for key, field in self._fields.items()
+        fields = [data for key, data in self.tensors.raw.items()
                   if key == 'general.architecture' or key.startswith('tokenizer.')]
-        head = _MAGIC + (3).to_bytes(4, 'little') + bytes(8) + len(fields).to_bytes(8, 'little')
-        return head + b''.join(part.tobytes() for field in fields for part in field.parts)
+        head = MAGIC + (3).to_bytes(4, 'little') + bytes(8) + len(fields).to_bytes(8, 'little')
+        return head + b''.join(fields)
 
 
 def _unturned(rows: int, heads: int) -> torch.Tensor:

@@ -22,6 +22,7 @@ from intradp_ros.systems.language.checkpoint import (
     ImportModelError,
     MATRIX,
     plain_config,
+    refused,
 )
 from intradp_ros.systems.language.experts import check_mixture
 from intradp_ros.systems.language.families import check_family, library
@@ -51,7 +52,7 @@ _ORDER = ('q_proj.weight', 'k_proj.weight', 'v_proj.weight', 'gate_proj.weight',
 _TOKENIZER_FILES = (*TOKENIZER_TEXTS, *TOKENIZER_BYTES, TOKENIZER, 'config.json')
 #: Of blobs that say what people call a model, and the most bytes of one.
 NAME_FORMAT, MAX_NAME = 'language-model-name/1', 2048
-_LAYER = re.compile(r'model\.layers\.(\d+)\.(.+)')
+_LAYER = re.compile(r'model\.layers\.([0-9]{1,4})\.(.+)')
 
 
 def import_model(source: Path, put: Put, dtype: torch.dtype | None = None, name: str = '',
@@ -75,12 +76,15 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None, name:
     if not source.exists():
         raise ImportModelError(f'{source} does not exist: give a folder of safetensors or a '
                                'GGUF file')
-    if is_gguf(source):
-        found = gguf_checkpoint(source)
-    elif source.is_dir():
-        found = folder_checkpoint(source)
-    else:
-        raise ImportModelError(f'{source} is neither a folder of safetensors nor a GGUF file')
+    try:
+        if is_gguf(source):
+            found = gguf_checkpoint(source)
+        elif source.is_dir():
+            found = folder_checkpoint(source)
+        else:
+            raise ImportModelError(f'{source} is neither a folder of safetensors nor a GGUF file')
+    except Exception as error:  # noqa: B902 - whatever libraries say of files
+        raise refused(source, error) from None
     check_tensors(source, found.config, {name: shape for name, (_, shape) in
                                          found.tensors.items()})
     if found.tokenizer:

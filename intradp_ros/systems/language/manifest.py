@@ -35,6 +35,9 @@ DTYPES: Mapping[str, torch.dtype] = {
 COMPUTED = torch.float32
 
 
+#: What every configuration says.
+_OF_ALL = frozenset(('hidden_size', 'max_position_embeddings', 'vocab_size', 'num_hidden_layers',
+                     'num_attention_heads'))
 #: Ends of an answer, and tokens that are not drawn; numbers of a generation configuration.
 _MAX_ENDS, _MAX_SUPPRESSED = 256, 1 << 16
 _RANGES: Mapping[str, tuple[float, float]] = {
@@ -211,20 +214,33 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
             (name or f'model-{digest[:12]}')[:200], digest, config, blocks,
             _block(data['embedding']), _block(data['head']), tokenizer and _block(tokenizer),
             check_generation(data.get('generation', {})))
-        _count(config['hidden_size'], MAX_WIDTH)
-        _count(config['max_position_embeddings'], MAX_CONTEXT)
-        _count(config['vocab_size'], MAX_CONTEXT)
-        layers = _count(config['num_hidden_layers'], MAX_LAYERS)
-        _count(config['num_attention_heads'], MAX_WIDTH)
-        _count(manifest.kv_heads, MAX_WIDTH)
-        _count(manifest.head_dim, MAX_WIDTH)
-        _count(config.get('num_experts_per_tok') or 1, MAX_WIDTH)
+        layers = check_config(config)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ManifestError(f'no description of a language model: {type(error).__name__} '
                             f'{str(error)[:200]}') from None
     if len(blocks) != 2 * layers:
         raise ManifestError(f'{len(blocks)} blocks for {layers} layers')
     return manifest
+
+
+def check_config(config: Mapping[str, Any]) -> int:
+    """Return the layers of a configuration; ManifestError if a number in it is impossible."""
+    if not isinstance(config, Mapping):
+        raise ManifestError('no configuration')
+    for key, most in (('hidden_size', MAX_WIDTH), ('max_position_embeddings', MAX_CONTEXT),
+                      ('vocab_size', MAX_CONTEXT), ('num_hidden_layers', MAX_LAYERS),
+                      ('num_attention_heads', MAX_WIDTH), ('num_key_value_heads', MAX_WIDTH),
+                      ('head_dim', MAX_WIDTH), ('num_experts_per_tok', MAX_WIDTH)):
+        if key in _OF_ALL or config.get(key) is not None:
+            try:
+                _count(config.get(key), most)
+            except ManifestError as error:
+                raise ManifestError(f'{key}: {error}') from None
+    heads = config['num_attention_heads']
+    if heads % (config.get('num_key_value_heads') or heads):
+        raise ManifestError(f'{heads} heads do not share {config["num_key_value_heads"]} of keys '
+                            'and values evenly')
+    return int(config['num_hidden_layers'])
 
 
 def check_generation(data: Any) -> Mapping[str, Any]:

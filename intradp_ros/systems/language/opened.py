@@ -4,7 +4,7 @@
 """A model that is turned into blobs the first time, and found again the next."""
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 import hashlib
 import json
 from pathlib import Path
@@ -60,22 +60,17 @@ def known_name(store: BlobStore, digest: str) -> str:
 
 
 def _imported(source: Path, store: BlobStore, dtype: torch.dtype | None) -> Manifest:
-    """Turn a model into blobs, of which none makes room for another."""
-    with ExitStack() as kept:
-        def put(data: torch.Tensor) -> str:
-            kept.enter_context(store.keeping((digest := store.put(data),)))
-            return digest
-
-        def room(nbytes: int) -> None:
-            if nbytes + store.kept_bytes > store.limit:
-                raise StoreFullError(f'its weights take {nbytes / 1e6:.0f} MB')
-        try:
+    """Turn a model into blobs, all or none."""
+    def room(nbytes: int) -> None:
+        if nbytes + store.kept_bytes > store.limit:
+            raise StoreFullError(f'its weights take {nbytes / 1e6:.0f} MB')
+    try:
+        with store.all_or_nothing() as put:
             return import_model(source, put, dtype, room=room)
-        except StoreFullError as error:
-            raise ImportModelError(
-                f'{source} does not fit: {error}; {store.folder} may have '
-                f'{store.limit / 1e6:.0f} MB, {store.kept_bytes / 1e6:.0f} of them in use: raise '
-                'store_mb') from None
+    except StoreFullError as error:
+        raise ImportModelError(
+            f'{source} does not fit: {error}; {store.folder} may have {store.limit / 1e6:.0f} MB, '
+            f'{store.kept_bytes / 1e6:.0f} of them in use: raise store_mb') from None
 
 
 def stored_manifest(store: BlobStore, digest: str, name: str = '') -> Manifest:

@@ -1,0 +1,188 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that lie about what is in them: refused before anything is made, and nothing is left."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+import json
+import math
+from pathlib import Path
+import re
+import shutil
+from typing import Any
+
+from gguf_files import write_gguf
+from hostile_models import (
+    begin_peak,
+    CONFIGS,
+    Gguf,
+    GGUFS,
+    INDICES,
+    outcome,
+    parts,
+    RAW,
+    safetensors,
+    status,
+    TENSORS,
+    UP,
+)
+from language_models import tiny_model
+import pytest
+
+from intradp_ros.blobs.store import BlobStore
+from intradp_ros.systems.language import import_model as importing
+from intradp_ros.systems.language.opened import imported
+
+#: MB that a refusal may take in addition to what it is warm with.
+MOST_MB = 80.0
+WEIGHTS = 'model.safetensors'
+
+
+@pytest.fixture(scope='module')
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model as folder, in shards, and as a GGUF file."""
+    folder = tmp_path_factory.mktemp('good')
+    model = tiny_model(folder / 'blobs')[2]
+    model.save_pretrained(folder / 'one')
+    model.save_pretrained(folder / 'shards', max_shard_size='20KB')
+    mixture = tiny_model(folder / 'blobs', 'mixtral', num_hidden_layers=2)[2]
+    mixture.save_pretrained(folder / 'mixture')
+    write_gguf(folder / 'model.gguf', model)
+    for each in ('one', 'shards', 'mixture', 'model.gguf'):  # what is read lazily is there now
+        assert outcome(folder / each, folder / 'warm')[0] == ''
+    return folder
+
+
+@pytest.fixture
+def folder(good: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good / 'one', tmp_path / 'model'))
+
+
+def refused(source: Path, reason: str) -> None:
+    said, grown, _ = outcome(source, source.parent / 'blobs')
+    assert said and re.search(reason, said), said
+    assert source.name in said or 'family' in said or 'tensor' in said, said
+    assert grown < MOST_MB, f'{grown:.0f} MB: {said}'
+
+
+@pytest.mark.parametrize('kind', GGUFS)
+def test_a_gguf_file_that_lies_is_refused(good: Path, tmp_path: Path, kind: str) -> None:
+    change, reason = GGUFS[kind]
+    file = deepcopy(Gguf.read(good / 'model.gguf'))
+    change(file)
+    path = tmp_path / 'lies.gguf'
+    path.write_bytes(file.written())
+    refused(path, reason)
+
+
+def test_what_is_written_again_is_the_same_model(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / 'again.gguf'
+    path.write_bytes(Gguf.read(good / 'model.gguf').written())
+    store = BlobStore(tmp_path / 'blobs', 1 << 40)
+    assert imported(path, store).digest == imported(good / 'model.gguf', store).digest
+
+
+@pytest.mark.parametrize('kind', [*TENSORS, *RAW])
+def test_a_file_of_safetensors_that_lies_is_refused(folder: Path, kind: str) -> None:
+    header, data = parts((folder / WEIGHTS).read_bytes())
+    if kind in TENSORS:
+        change, reason = TENSORS[kind]
+        change(header)
+        content = safetensors(header, data)
+    else:
+        make, reason = RAW[kind]
+        content = make(header, data)
+    (folder / WEIGHTS).write_bytes(content)
+    refused(folder, reason)
+
+
+def cases() -> Iterator[Any]:
+    for key, values in CONFIGS.items():
+        for value in values:
+            yield pytest.param(key, value, id=f'{key} {str(value)[:20]}')
+
+
+@pytest.mark.parametrize('key, value', [*cases()])
+def test_a_configuration_that_lies_is_refused_or_means_nothing(folder: Path, key: str,
+                                                               value: Any) -> None:
+    file = folder / 'config.json'
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    said, grown, _ = outcome(folder, folder.parent / 'blobs')
+    assert grown < MOST_MB, f'{grown:.0f} MB: {said}'
+    assert said or key not in ('num_hidden_layers', 'hidden_size', 'vocab_size')
+
+
+@pytest.mark.parametrize('kind', INDICES)
+def test_an_index_that_leaves_its_folder_is_refused(good: Path, tmp_path: Path,
+                                                    kind: str) -> None:
+    folder = Path(shutil.copytree(good / 'shards', tmp_path / 'model'))
+    (tmp_path / 'x.safetensors').write_bytes((good / 'one' / WEIGHTS).read_bytes())
+    name, reason = INDICES[kind]
+    file = folder / 'model.safetensors.index.json'
+    index = json.loads(file.read_text())
+    index['weight_map'][UP] = name
+    file.write_text(json.dumps(index))
+    refused(folder, reason)
+
+
+def test_shards_that_disagree_are_refused(good: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(good / 'shards', tmp_path / 'model'))
+    file = folder / 'model.safetensors.index.json'
+    index = json.loads(file.read_text())
+    where = index['weight_map']
+    other = next(name for name in where.values() if name != where[UP])
+    file.write_text(json.dumps({**index, 'weight_map': {**where, UP: other}}))
+    refused(folder, f'names {UP} in {other}, which does not hold it')
+    file.write_text(json.dumps(index))
+    header, data = parts((folder / other).read_bytes())
+    size = 4 * 48 * 32
+    header[UP] = {'dtype': 'F32', 'shape': [48, 32], 'data_offsets': [len(data), len(data) + size]}
+    (folder / other).write_bytes(safetensors(header, data + bytes(size)))
+    refused(folder, f'tensor {UP} is in model-.*, too')
+
+
+@pytest.mark.parametrize('name, shape, reason', [
+    ('block_sparse_moe.experts.999999.w1.weight', [24, 32], 'of expert 8 is missing'),
+    ('block_sparse_moe.experts.99999999999999.w1.weight', [24, 32], 'does not read'),
+    ('block_sparse_moe.experts.00.w1.weight', [24, 32], 'does not read'),
+    ('mlp.experts.3.gate_proj.weight', [24, 32], 'there twice'),
+    ('mlp.experts.gate_up_proj', [8, 48, 32], 'there twice'),
+    ('mlp.experts.gate_up_proj', [8, 49, 32], '49 rows')])
+def test_experts_that_lie_are_refused(good: Path, tmp_path: Path, name: str, shape: list[int],
+                                      reason: str) -> None:
+    folder = Path(shutil.copytree(good / 'mixture', tmp_path / 'model'))
+    header, data = parts((folder / WEIGHTS).read_bytes())
+    size = 4 * math.prod(shape)
+    header[f'model.layers.0.{name}'] = {
+        'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + size]}
+    (folder / WEIGHTS).write_bytes(safetensors(header, data + bytes(size)))
+    refused(folder, reason)
+
+
+def test_memory_is_seen_where_it_is_taken() -> None:
+    before = begin_peak()
+    held = bytearray(100_000_000)
+    held[::4096] = bytes(len(held[::4096]))
+    del held
+    assert 90e6 < status('VmHWM') - before < 200e6
+
+
+def test_what_fails_half_way_leaves_nothing(folder: Path, tmp_path: Path,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was there before stays, though the model has it, too."""
+    store = BlobStore(tmp_path / 'blobs', 1 << 40)
+    manifest = imported(folder, store)
+    store.folder.joinpath(f'{manifest.blocks[5].digest}.safetensors').unlink()
+    before = {path.name for path in store.folder.glob('*.safetensors')}
+    told: list[int] = []
+
+    def read(*_: object) -> None:
+        told.append(len({*store.folder.glob('*.safetensors')}))
+        raise OSError('the disk is gone')
+    monkeypatch.setattr(importing, 'read_manifest', read)
+    with pytest.raises(OSError, match='the disk is gone'):
+        imported(folder, store)
+    assert told == [len(before) + 1]
+    assert {path.name for path in store.folder.glob('*.safetensors')} == before
