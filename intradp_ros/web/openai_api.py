@@ -42,6 +42,7 @@ from intradp_ros.runtime.requests.text_requests import (
     TextModel,
     TextRequest,
     TokenChance,
+    ToolCall,
 )
 
 B = TypeVar('B', bound=Body)
@@ -142,7 +143,7 @@ async def _answered(intake: TextIntake, request: Request, kind: type[B], answer:
     client = str(request.scope.get('client_name', ''))
     try:
         data = await request.body()
-        body, wanted = await asyncio.to_thread(_parsed, kind, data, client)
+        body, wanted, forced = await asyncio.to_thread(_parsed, kind, data, client)
     except ClientDisconnect:
         return Response(status_code=STATUS[Fate.CANCELLED])
     except _MalformedError as error:
@@ -158,8 +159,9 @@ async def _answered(intake: TextIntake, request: Request, kind: type[B], answer:
     shown, each = [request.logprobs is not None for request in wanted], body.n or 1
     if body.stream:
         usage = bool(body.stream_options and body.stream_options.include_usage)
-        return await _stream(answers, frame, each if usage else None, request, before, shown)
-    return await _whole(answers, frame, request, before, shown, each)
+        return await _stream(answers, frame, each if usage else None, request, before, shown,
+                             forced)
+    return await _whole(answers, frame, request, before, shown, each, forced)
 
 
 class _MalformedError(ValueError):
@@ -170,8 +172,16 @@ class _MalformedError(ValueError):
         self.place = place
 
 
-def _parsed(kind: type[B], data: bytes, client: str) -> tuple[B, list[TextRequest]]:
-    """Return a body and what it asks for; ValueError if it is none, runs on any thread."""
+def _parsed(kind: type[B], data: bytes, client: str) -> tuple[B, list[TextRequest], str]:
+    """
+    Return a body, what it asks for, and the tool that must be called; runs on any thread.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    """
     try:
         body = kind.model_validate(parse_json(data.decode('utf-8-sig'), _MOST_BODY))
     except ValidationError as error:
@@ -184,7 +194,7 @@ def _parsed(kind: type[B], data: bytes, client: str) -> tuple[B, list[TextReques
         raise ValueError('body: nested too deeply') from None
     except ValueError as error:
         raise ValueError(f'body: {error}'[:500]) from None
-    return body, body.requests(client)
+    return body, body.requests(client), body.forced()
 
 
 async def _cancel_when_gone(answers: _Answers, request: Request) -> None:
@@ -194,7 +204,8 @@ async def _cancel_when_gone(answers: _Answers, request: Request) -> None:
 
 
 async def _whole(answers: _Answers, frame: dict[str, Any], request: Request,
-                 before: Sequence[str], shown: Sequence[bool], each: int) -> JSONResponse:
+                 before: Sequence[str], shown: Sequence[bool], each: int, forced: str,
+                 ) -> JSONResponse:
     """Return the whole answers; a client that goes away meanwhile cancels them."""
     watch = asyncio.ensure_future(_cancel_when_gone(answers, request))
     texts = list(before)
@@ -214,14 +225,14 @@ async def _whole(answers: _Answers, frame: dict[str, Any], request: Request,
     chat = frame['object'] == 'chat.completion'
     choices = [{
         'index': number,
-        **({'message': {'role': 'assistant', 'content': text}} if chat else {'text': text}),
+        **({'message': _message(text, ends[number].calls, forced)} if chat else {'text': text}),
         'logprobs': _logprobs(chances[number], chat) if shown[number] else None,
         'finish_reason': ends[number].finish_reason} for number, text in enumerate(texts)]
     return JSONResponse({**frame, 'choices': choices, 'usage': _usage(ends, each)})
 
 
 async def _stream(answers: _Answers, frame: dict[str, Any], each: int | None, request: Request,
-                  before: Sequence[str], shown: Sequence[bool]) -> Response:
+                  before: Sequence[str], shown: Sequence[bool], forced: str) -> Response:
     """
     Return server-sent events; what is refused before its first token is a plain error.
 
@@ -244,9 +255,16 @@ async def _stream(answers: _Answers, frame: dict[str, Any], each: int | None, re
     offsets = [0] * len(before)
 
     def chunk(number: int, text: str | None, finish: str | None = None, role: bool = False,
-              chances: Sequence[TokenChance] = ()) -> str:
-        delta = ({'role': 'assistant'} if role else {}) | (
-            {'content': text} if text or role else {})
+              chances: Sequence[TokenChance] = (), calls: Sequence[ToolCall] = ()) -> str:
+        delta: dict[str, Any] = {'role': 'assistant'} if role else {}
+        if forced and (text or role):
+            delta['tool_calls'] = [{'index': 0, **(_call(forced, '') if role else {
+                'function': {'arguments': text}})}]
+        elif text or role:
+            delta['content'] = text
+        if calls:
+            delta['tool_calls'] = [{'index': place, **_call(call.name, call.arguments)}
+                                   for place, call in enumerate(calls)]
         content = {'delta': delta} if chat else {'text': text or ''}
         said = _logprobs(chances, chat, offsets[number]) if shown[number] and chances else None
         offsets[number] += sum(_characters(chance.raw) for chance in chances)
@@ -269,6 +287,8 @@ async def _stream(answers: _Answers, frame: dict[str, Any], each: int | None, re
                     return
                 else:
                     ends[number] = event
+                    if event.calls:
+                        yield chunk(number, None, calls=event.calls)
                     yield chunk(number, None, event.finish_reason)
                     if len(ends) == answers.count:
                         break
@@ -280,6 +300,19 @@ async def _stream(answers: _Answers, frame: dict[str, Any], each: int | None, re
             await events.aclose()  # type: ignore[attr-defined]
     return StreamingResponse(lines(), media_type='text/event-stream',
                              headers={'cache-control': 'no-cache'})
+
+
+def _message(text: str, calls: Sequence[ToolCall], forced: str) -> dict[str, Any]:
+    """Return an answer; it is the arguments of the tool that it was `forced` to call."""
+    made = [_call(forced, text)] if forced else [
+        _call(call.name, call.arguments) for call in calls]
+    return {'role': 'assistant', 'content': None if forced or calls and not text else text,
+            **({'tool_calls': made} if made else {})}
+
+
+def _call(name: str, arguments: str) -> dict[str, Any]:
+    return {'id': f'call_{secrets.token_hex(12)}', 'type': 'function',
+            'function': {'name': name, 'arguments': arguments}}
 
 
 def _event(content: Mapping[str, Any]) -> str:

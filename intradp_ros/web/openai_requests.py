@@ -15,12 +15,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 import json
 import math
+import re
 import secrets
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
-from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
+from intradp_ros.runtime.requests.text_requests import (
+    ChatTurn,
+    MAX_CALLS,
+    Sampling,
+    TextRequest,
+)
 
 #: Fields that change no answer: they describe the caller, or how he is served.
 IGNORED = frozenset((
@@ -28,8 +43,7 @@ IGNORED = frozenset((
     'prompt_cache_retention', 'request_id', 'cache_prompt', 'cache_salt', 'id_slot'))
 #: Fields that are refused unless they have a value that changes nothing.
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    'suffix': ('',), 'tools': ([],), 'functions': ([],), 'tool_choice': ('none', 'auto'),
-    'function_call': ('none', 'auto'), 'parallel_tool_calls': (True, False),
+    'suffix': ('',), 'functions': ([],), 'function_call': ('none', 'auto'),
     'modalities': (['text'],), 'verbosity': ('medium',), 'typical_p': (1,), 'tfs_z': (1,),
     'mirostat': (0,), 'dry_multiplier': (0,), 'xtc_probability': (0,), 'use_beam_search': (False,),
     'length_penalty': (1,), 'include_stop_str_in_output': (False,), 'n_probs': (0,),
@@ -38,7 +52,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     'repeat_last_n': (-1,), 'echo': (False,), 'bad_words': ([],), 'documents': ([],),
     'return_progress': (False,)}
 #: Fields of messages that templates may read.
-_READ = ('name', 'reasoning_content')
+_READ = ('name', 'reasoning_content', 'tool_call_id')
+_TOOL = re.compile(r'[A-Za-z0-9_.-]{1,64}')
 ANY_JSON = '{"type": "object"}'
 #: Answers to one request at most.
 MOST_ANSWERS = 16
@@ -64,11 +79,55 @@ class _TextPart(BaseModel):
     text: StrictStr = ''
 
 
+class _Called(_Strict):
+    name: StrictStr
+    arguments: StrictStr
+
+
+class _Call(_Strict):
+    id: StrictStr | None = None
+    type: Literal['function'] = 'function'
+    function: _Called
+
+    def check(self, where: str) -> None:
+        """Raise ValueError for what is not a call."""
+        super().check(where)
+        self.function.check(f'{where}.function')
+        try:
+            given = json.loads(self.function.arguments or '{}')
+        except (ValueError, RecursionError):
+            given = None
+        if not isinstance(given, dict):
+            raise ValueError(f'{where}.function.arguments is not a JSON object')
+
+
+class _Function(BaseModel):
+    name: StrictStr
+    description: StrictStr | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(BaseModel):
+    type: Literal['function']
+    function: _Function
+
+
+class _Named(BaseModel):
+    name: StrictStr
+
+
+class _Choice(BaseModel):
+    type: Literal['function']
+    function: _Named
+
+
 class _Message(_Strict):
     role: StrictStr
     content: StrictStr | list[_TextPart] | None = None
     name: StrictStr | None = None
     reasoning_content: StrictStr | None = None
+    tool_call_id: StrictStr | None = None
+    tool_calls: list[_Call] | None = None
 
 
 class _SchemaFormat(BaseModel):
@@ -128,6 +187,10 @@ class Body(BaseModel):
     def requests(self, client: str) -> list[TextRequest]:
         """Return what is asked, an answer each; ValueError names what is not understood."""
         raise NotImplementedError
+
+    def forced(self) -> str:
+        """Return the tool whose arguments the answer is; ''.  ValueError if there is none."""
+        return ''
 
     def _made(self, prompt: str | tuple[ChatTurn, ...] | tuple[int, ...], most: int | None,
               client: str, **more: Any) -> list[TextRequest]:
@@ -229,6 +292,9 @@ class ChatBody(Body):
     reasoning_effort: StrictStr | None = None
     add_generation_prompt: StrictBool | None = None
     continue_final_message: StrictBool | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: StrictStr | _Choice | None = None
+    parallel_tool_calls: StrictBool | None = None
 
     def requests(self, client: str) -> list[TextRequest]:
         """Return what is asked; ValueError for what is not a text, or not understood."""
@@ -248,7 +314,47 @@ class ChatBody(Body):
             self.turns(), self.most(max_completion_tokens=self.max_completion_tokens,
                                     max_tokens=self.max_tokens, n_predict=self.n_predict),
             client, template_options=json.dumps(options) if options else '',
-            generation_prompt=begins, continue_final=goes_on, logprobs=likely)
+            generation_prompt=begins, continue_final=goes_on, logprobs=likely,
+            tools=json.dumps(self.tools) if self.tools and self.tool_choice != 'none' else '',
+            most_calls=0 if self.forced() else 1 if self.parallel_tool_calls is False
+            else MAX_CALLS)
+
+    def forced(self) -> str:
+        """Return the tool whose arguments the answer is; ''.  ValueError if there is none."""
+        names: dict[str, object] = {}
+        for number, given in enumerate(self.tools or ()):
+            try:
+                tool = _Tool.model_validate(given)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = '.'.join(map(str, ('tools', number, *first['loc'])))
+                raise ValueError(f'{place[:200]}: {first["msg"]}'[:500]) from None
+            if not _TOOL.fullmatch(tool.function.name):
+                raise ValueError(f'tools.{number}: {tool.function.name[:40]!r} is not a name of '
+                                 'letters, digits, _, . and -')
+            names[tool.function.name] = tool.function.parameters
+        if len(names) < len(self.tools or ()):
+            raise ValueError('tools: two of one name')
+        choice = self.tool_choice
+        if choice in (None, 'auto', 'none'):
+            return ''
+        if isinstance(choice, _Choice):
+            if choice.function.name not in names:
+                raise ValueError(f'tool_choice: {choice.function.name[:60]!r} is not one of tools')
+            return choice.function.name
+        if choice == 'required' and len(names) == 1:
+            return next(iter(names))
+        raise ValueError('tool_choice must be auto, none, one of tools, or required where there '
+                         'is one tool')
+
+    def _schema(self) -> str:
+        """Return the schema of the answer, or of the arguments of the tool that it must call."""
+        found, name = super()._schema(), self.forced()
+        if name and found:
+            raise ValueError('tool_choice does not go with a schema')
+        given = next((tool['function'].get('parameters') for tool in self.tools or ()
+                      if tool['function']['name'] == name), None)
+        return (json.dumps(given) if given else ANY_JSON) if name else found
 
     def turns(self) -> tuple[ChatTurn, ...]:
         """Return the messages; ValueError for what is not a text."""
@@ -261,10 +367,15 @@ class ChatBody(Body):
                 if kinds:
                     raise ValueError(f'content of type {sorted(kinds)[0][:40]!r} is not '
                                      'supported: text only')
-                content = ''.join(part.text for part in content)
-            role = 'system' if message.role == 'developer' else message.role
-            turns.append(ChatTurn(role, content, tuple(
-                (name, value) for name in _READ if (value := getattr(message, name)))))
+                content = '\n'.join(part.text for part in content)  # as vLLM and llama.cpp do
+            more = [(name, value) for name in _READ if (value := getattr(message, name))]
+            for place, call in enumerate(message.tool_calls or ()):
+                call.check(f'messages.{number}.tool_calls.{place}')
+            if message.tool_calls:
+                more.append(('tool_calls', json.dumps([call.model_dump(
+                    include={'id', 'type', 'function'}, exclude_none=True)
+                    for call in message.tool_calls])))
+            turns.append(ChatTurn(message.role, content, tuple(more)))
         return tuple(turns)
 
 

@@ -124,7 +124,8 @@ def test_completions_and_models(site: Site) -> None:
 @pytest.mark.parametrize('named, options', [
     ('n', {'n': 0}), ('logprobs', {'top_logprobs': 3}),
     ('frequency_penalty', {'frequency_penalty': 1e5}),
-    ('tools', {'tools': [{'type': 'function', 'function': {'name': 'f'}}]}),
+    ('tools', {'tools': [{'type': 'function', 'function': {'name': 'f g'}}]}),
+    ('tools.0.type', {'tools': [{'type': 'custom', 'custom': {'name': 'f'}}]}),
     ('temperature', {'temperature': -1}), ('top_p', {'top_p': 0.0}),
     ('stop texts', {'stop': ['x'] * 99}), ('max_tokens', {'max_tokens': 0}),
     ('deadline', {'extra_body': {'deadline': -1}}),

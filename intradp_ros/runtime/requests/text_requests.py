@@ -21,7 +21,9 @@ from intradp_ros.runtime.requests.admission import Fate
 MAX_MESSAGES, MAX_PROMPT, MAX_TOKENS, MAX_STOPS, MAX_STOP = 1024, 1 << 20, 1 << 20, 16, 256
 #: Characters of a JSON schema; tokens with a bias, or that end an answer; likely ones reported.
 MAX_SCHEMA, MAX_BIASES, MAX_LOGPROBS = 1 << 16, 1024, 20
-ROLES = ('system', 'user', 'assistant')
+#: Characters of descriptions of tools; calls of tools in an answer.
+MAX_TOOLS, MAX_CALLS = 1 << 18, 128
+ROLES = ('system', 'developer', 'user', 'assistant', 'tool')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,11 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message of a chat; `more` are further texts that templates read, by name."""
+    """
+    One message of a chat; `more` are further texts that templates read, by name.
+
+    The text of ``tool_calls`` is JSON, as OpenAI's API has it.
+    """
 
     role: str
     content: str
@@ -105,6 +111,10 @@ class TextRequest:
     stop_tokens: tuple[int, ...] = ()
     #: What the chat template is told: a JSON object, or ''.
     template_options: str = ''
+    #: What it is told of tools: a JSON list as OpenAI's API has it, or ''; calls in an answer at
+    #: most.
+    tools: str = ''
+    most_calls: int = MAX_CALLS
     #: Whether the template begins an answer, or goes on with the last message.
     generation_prompt: bool = True
     continue_final: bool = False
@@ -129,8 +139,10 @@ class TextRequest:
         within('stop tokens', len(self.stop_tokens), 0, MAX_BIASES)
         within('characters of the schema', len(self.schema), 0, MAX_SCHEMA)
         within('characters of template options', len(self.template_options), 0, MAX_SCHEMA)
+        within('characters of tools', len(self.tools), 0, MAX_TOOLS)
+        within('most_calls', self.most_calls, 0, MAX_CALLS)
         within('logprobs', self.logprobs or 0, 0, MAX_LOGPROBS)
-        for text in (*texts, *self.stop, self.schema, self.template_options):
+        for text in (*texts, *self.stop, self.schema, self.template_options, self.tools):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -172,6 +184,14 @@ class TokenChance:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool that an answer asks for; `arguments` are a JSON object."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """What an answer goes on with; `text` may be empty while characters are incomplete."""
 
@@ -188,12 +208,14 @@ class TextEnd:
     fate: Fate
     #: Why it was not done; ''.
     reason: str = ''
-    #: 'stop' or 'length', where it was done.
+    #: 'stop', 'length' or 'tool_calls', where it was done.
     finish_reason: str = ''
     prompt_tokens: int = 0
     completion_tokens: int = 0
     first_token_seconds: float = math.nan
     seconds: float = math.nan
+    #: Calls that were written; they are not part of its text.
+    calls: tuple[ToolCall, ...] = ()
 
 
 class TextModel(Protocol):

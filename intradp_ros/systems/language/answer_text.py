@@ -18,6 +18,8 @@ import json
 import re
 from typing import Any
 
+from intradp_ros.runtime.requests.text_requests import ToolCall
+
 #: What a tokenizer writes for bytes that are not a whole character yet.
 _INCOMPLETE = '\ufffd'
 #: Beginnings of what the library writes without its first blank, where it does so at all.
@@ -123,6 +125,7 @@ class AnswerText:
         self._shown = len(texts.decode(self._tokens).rstrip(_INCOMPLETE)) if self._tokens else 0
         self._held = ''
         self._in_run = self.stopped = False
+        self.calls: tuple[ToolCall, ...] = ()
 
     def add(self, token: int, stops: bool = True) -> str:
         """Take a token; return the text that is certain now.  It may not stop unless `stops`."""

@@ -729,6 +729,7 @@ class Head:
                 finish = finish or 'length'
         if finish and request.text:
             text += request.text.end()
+            finish = 'tool_calls' if finish == 'stop' and request.text.calls else finish
         chances = () if request.logprobs is None or is_end else (
             self._chance(logits, token, request.logprobs),)
         if text or not is_end:
@@ -820,7 +821,8 @@ class Head:
                     self._table.give_back(request.pages)
             with suppress(BaseException):
                 request.heard(TextEnd(fate, reason, request.finish, request.prompt,
-                                      request.answer, request.first, at - request.asked))
+                                      request.answer, request.first, at - request.asked,
+                                      request.text.calls if request.text else ()))
 
 
 def _smooth(old: float, new: float) -> float:

@@ -21,6 +21,7 @@ from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextR
 from intradp_ros.systems.language.answer_text import AnswerText, token_bytes, token_texts
 from intradp_ros.systems.language.grammar import Grammar, Grammars
 from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.tool_calls import call_marks, CallingText
 
 T = TypeVar('T')
 #: Characters of a prompt for each token of the context: more than any text has.
@@ -44,6 +45,7 @@ class Prompts:
                 self.ends = frozenset((int(tokenizer.eos_token_id),))
             self._texts = {True: token_texts(tokenizer), False: token_texts(tokenizer, False)}
             self._bytes_of = token_bytes(tokenizer)
+            self._marks: list[tuple[str, str] | None] = []
             self._grammars = Grammars(tokenizer, self.vocabulary, self.ends)
 
     def prepare(self) -> None:
@@ -98,6 +100,10 @@ class Prompts:
         if self.tokenizer is None:
             return None
         texts = self._texts[request.skip_special_tokens]
+        if request.tools and request.most_calls and (marks := self._call_marks()):
+            names = frozenset(tool['function']['name'] for tool in json.loads(request.tools))
+            return _asked('the prompt cannot be made text', lambda: CallingText(
+                texts, request.stop, tokens, marks, names, request.most_calls))
         return _asked('the prompt cannot be made text', lambda: AnswerText(
             texts, request.stop, tokens))
 
@@ -152,12 +158,22 @@ class Prompts:
                                  'if it can be said, it is by a field of its own')
             if not re.search(rf'\b{re.escape(name)}\b', template):
                 raise ValueError(f'{name[:60]!r} is not read by the chat template of this model')
-        messages = [{'role': turn.role, 'content': turn.content, **dict(turn.more)}
-                    for turn in request.prompt if isinstance(turn, ChatTurn)]
+        tools = json.loads(request.tools) if request.tools else None
+        if tools and not re.search(r'\btools\b', template):
+            raise ValueError('tools are not read by the chat template of this model')
+        messages = [_message(turn, template) for turn in request.prompt
+                    if isinstance(turn, ChatTurn)]
         return _asked('the chat template refuses these messages', lambda: str(
             self.tokenizer.apply_chat_template(
                 messages, add_generation_prompt=request.generation_prompt,
-                continue_final_message=request.continue_final, tokenize=False, **options)))
+                continue_final_message=request.continue_final, tokenize=False,
+                **({'tools': tools} if tools else {}), **options)))
+
+    def _call_marks(self) -> tuple[str, str] | None:
+        """Return what stands around a call of a tool; None if calls are not known to be so."""
+        if not self._marks:
+            self._marks.append(call_marks(self.tokenizer))
+        return self._marks[0]
 
     def _template(self) -> str:
         found = None
@@ -166,6 +182,21 @@ class Prompts:
         if not isinstance(found, str) or not found:
             raise ValueError('this model has no chat template: send a prompt, not messages')
         return found
+
+
+def _message(turn: ChatTurn, template: str) -> dict[str, Any]:
+    """Return a message as templates read them; ValueError for what this one does not read."""
+    role, more = turn.role, dict[str, Any](turn.more)
+    if role == 'developer' and role not in template:
+        role = 'system'
+    for name in {role, *more} & {'tool', 'tool_calls'}:
+        if not re.search(rf'\b{name}\b', template):
+            raise ValueError(f'messages of {name} are not read by the chat template of this model')
+    if 'tool_calls' in more:
+        more['tool_calls'] = calls = json.loads(more['tool_calls'])
+        for function in (call['function'] for call in calls):  # templates read objects
+            function['arguments'] = json.loads(function['arguments'] or '{}')
+    return {'role': role, 'content': turn.content, **more}
 
 
 def _asked(what: str, function: Callable[[], T]) -> T:
