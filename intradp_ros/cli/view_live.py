@@ -45,6 +45,7 @@ class Live:
         with self._lock:
             self._lookers.append(mine)
             self._listen()
+            self._wish()
 
         def view() -> Mapping[str, Any]:
             with self._lock:

@@ -110,7 +110,8 @@ def test_a_frame_of_hed_sums_to_its_latency(tmp_path: Path,
     latency = json.loads(capsys.readouterr().out)['modes']['shared']['median_ms']
     trace = json.loads(path.read_text())
     check(trace)
-    [robot] = [e['pid'] for e in trace['traceEvents'] if e['args'].get('name') == 'robot']
+    [robot] = [e['pid'] for e in trace['traceEvents']
+               if e['name'] == 'process_name' and e['args']['name'] == 'robot']
     own = [(e['ts'], e['ts'] + e['dur']) for e in spans_of(trace) if e['pid'] == robot]
     assert 1e-3 * length(own) == pytest.approx(latency, rel=0.02)
     assert joined(trace) and all(joined(trace))
