@@ -55,7 +55,7 @@ class Page:
             {'name': 'prefers-color-scheme', 'value': theme}])
         self.call('Page.navigate', url=url)
         self.until(f'document.body && document.readyState !== "loading" '
-                   f'&& location.href.startsWith({json.dumps(url)})')
+                   f'&& location.href === new URL({json.dumps(url)}).href')
 
     def run(self, script: str) -> Any:
         """Return what a script gives, as JSON."""
