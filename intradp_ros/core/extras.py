@@ -10,6 +10,7 @@ from collections.abc import Mapping
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     'language': ('gguf>=0.17', 'llguidance>=1.6', 'transformers>=5.20'),
     'training': ('rosbags>=0.11',),
+    'tensorboard': ('tensorboard>=2.20',),
     'serving': ('fastapi>=0.115', 'grpcio>=1.60', 'msgpack>=1.0.5', 'prometheus-client',
                 'protobuf>=4.25', 'uvicorn>=0.35', 'websockets>=13'),
     'ray': ('ray>=2.60',),

@@ -30,8 +30,8 @@ from intradp_ros.systems.training.layers.checkpoint import (
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
 from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.snapshots import pack
-from intradp_ros.systems.training.service import training_job
-from intradp_ros.systems.training.service.round_log import MetricsFile
+from intradp_ros.systems.training.service import round_log, training_job
+from intradp_ros.systems.training.service.round_log import has_events, MetricsFile, TensorBoard
 from intradp_ros.systems.training.service.trainer import trainer_of, TrainingError
 from intradp_ros.systems.training.service.training_job import JobOptions, Progress, TrainingJob
 
@@ -41,7 +41,7 @@ TASK = f'{Path(__file__).parents[2]}/training_fleet.py:small_sgd'
 @pytest.fixture(scope='module')
 def prepared() -> Prepared:
     made = prepare(TASK, cell(8000.0, 'ab'))
-    made.played(made.best().stages)  # compiles what plays
+    made.played(made.runnable(made.best()))  # compiles what plays
     return made
 
 
@@ -118,6 +118,38 @@ def test_metrics_go_on_where_a_resumed_training_does(tmp_path: Path) -> None:
     assert not again.trouble
     assert [json.loads(line)['round'] for line in path.read_text().splitlines()] == [
         1, 2, 3, 4, 5, 6, 7]
+
+
+def test_tensorboard_has_the_numbers_of_rounds_each_once(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a resume, a folder that cannot be written for a while, and a training begun anew."""
+    events = pytest.importorskip('tensorboard.backend.event_processing.event_accumulator')
+    folder = tmp_path / 'board'
+    folder.touch()
+    board = TensorBoard(folder)
+    line = {'plan': 'a', 'devices': ['a'], 'rate': None, 'check_accuracy': 0.5}
+    board.put({'round': 1, 'loss': 0.25, **line})
+    assert f'{folder} cannot be written: ' in board.trouble and not has_events(folder)
+    folder.unlink()
+    for number in (2, 3, 4):
+        board.put({'round': number, 'loss': number / 4, **line})
+    assert not board.trouble and has_events(folder)
+
+    def found() -> list[tuple[int, float]]:
+        read = events.EventAccumulator(str(folder))
+        read.Reload()
+        assert sorted(read.Tags()['scalars']) == ['check/accuracy', 'loss']
+        return [(one.step, one.value) for one in read.Scalars('loss')]
+    assert found() == [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]
+    again = TensorBoard(folder)
+    for number in (3, 4):
+        again.put({'round': number, 'loss': 9.0, **line})
+    assert found() == [(1, 0.25), (2, 0.5), (3, 9.0), (4, 9.0)]
+    TensorBoard(folder).put({'round': 1, 'loss': 5.0, **line})
+    assert found() == [(1, 5.0)]
+    monkeypatch.setattr(round_log, 'find_spec', lambda name: None)
+    with pytest.raises(TaskError, match="package tensorboard is needed: pip install 'tensorb"):
+        TensorBoard(folder)
 
 
 @pytest.mark.parametrize('resumed', [False, True])

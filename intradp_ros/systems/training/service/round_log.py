@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 import errno
+from importlib.util import find_spec
 import json
 import math
 import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from intradp_ros.systems.training.base.task import TrainingTask
+from intradp_ros.core.extras import pip_install
+from intradp_ros.systems.training.base.task import TaskError, TrainingTask
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 
@@ -82,6 +84,57 @@ class MetricsFile:
                     break
                 end += len(line)
         return end
+
+
+def check_tensorboard() -> None:
+    """See that what writes for TensorBoard is installed; TaskError says how to install it."""
+    if find_spec('tensorboard') is None:
+        raise TaskError('to write for TensorBoard the package tensorboard is needed: '
+                        f'{pip_install("tensorboard")}')
+
+
+class TensorBoard:
+    """
+    The numbers of rounds as TensorBoard shows them, in a folder.
+
+    Of what is in the folder already, rounds from the first that is noted here on are hidden.
+
+    Raises
+    ------
+    TaskError
+        If its package is not installed.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        check_tensorboard()
+        self.trouble, self._folder, self._waiting = '', folder, list[Mapping[str, Any]]()
+        self._writer: Any = None
+
+    def put(self, line: Mapping[str, Any]) -> None:
+        """Note a round; where the folder cannot be written, with the next one."""
+        from torch.utils.tensorboard import SummaryWriter
+        self._waiting.append(line)
+        try:
+            if self._writer is None:
+                self._writer = SummaryWriter(  # type: ignore[no-untyped-call]
+                    str(self._folder), purge_step=int(self._waiting[0]['round']))
+            for one in self._waiting:
+                for name, value in one.items():
+                    if name != 'round' and isinstance(value, int | float):
+                        self._writer.add_scalar(name.replace('check_', 'check/'), value,
+                                                one['round'])
+            self._writer.flush()
+            self._waiting.clear()
+            self.trouble = ''
+        except OSError as error:
+            self._writer = None  # its thread has ended
+            self.trouble = f'{self._folder} cannot be written: {error.strerror or error}'
+
+
+def has_events(folder: Path) -> bool:
+    """Return whether a folder has what TensorBoard shows."""
+    return any(folder.glob('events.out.tfevents.*'))
 
 
 def is_rounds(path: Path) -> bool:

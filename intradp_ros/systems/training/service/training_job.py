@@ -41,7 +41,12 @@ from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.process_fleet import ProcessFleet
 from intradp_ros.systems.training.service.round_commit import Phase, Recovery, RoundCommit
-from intradp_ros.systems.training.service.round_log import MetricsFile, RoundLog
+from intradp_ros.systems.training.service.round_log import (
+    MetricsFile,
+    RoundLog,
+    Sink,
+    TensorBoard,
+)
 from intradp_ros.systems.training.service.trainer import Trainer, TrainingError
 
 #: Rounds whose median is the speed that is shown.
@@ -72,7 +77,8 @@ class JobOptions:
     rounds (0: only then).  With `resume` the job goes on from what is saved there.  With
     `slowed` each process takes the seconds of its device and sends at its rate: those of devices
     that are so many times as fast; joules are theirs.  Checkpoints have the number `training`.
-    Each round is a line of the file `metrics`.  The first plan is `plan`, where there is one.
+    Each round is a line of the file `metrics`, and in the folder `tensorboard`.  The first plan is
+    `plan`, where there is one.
     """
 
     checkpoint: Path
@@ -85,6 +91,7 @@ class JobOptions:
     called: str = ''
     training: int = 0
     metrics: Path | None = None
+    tensorboard: Path | None = None
     plan: TrainingPlan | None = None
 
 
@@ -205,8 +212,11 @@ class TrainingJob:
         self._base: Checkpoint | None = None
         self._best: Checkpoint | None = None  # that is to be written
         self._valid = False  # what is in the file
-        self._log = RoundLog(prepared.task, [MetricsFile(options.metrics, options.resume)]
-                             if options.metrics else [])
+        sinks: list[Sink] = [MetricsFile(options.metrics, options.resume)] \
+            if options.metrics else []
+        if options.tensorboard:
+            sinks.append(TensorBoard(options.tensorboard))
+        self._log = RoundLog(prepared.task, sinks)
         self.note = ''
         if options.resume:
             self._base, place, why = newest_checkpoint(options.checkpoint)
@@ -425,7 +435,7 @@ class TrainingJob:
             self._fleet.trainer.pause()
 
     def _joules_of(self, plan: TrainingPlan) -> float | None:
-        found = self._prepared.played(self._prepared.stages(plan)).joules
+        found = self._prepared.played(plan).joules
         return sum(found.values()) / (self._options.slowed or 1.0) if found else None
 
     def _show(self, commit: RoundCommit, state: str, number: int) -> None:
