@@ -25,6 +25,7 @@ from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
+from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan, TrainingStage
@@ -37,6 +38,17 @@ from intradp_ros.systems.training.service.training_job import JobOptions
 
 #: Devices are threads here: passes that take all processors each would wait for one another.
 torch.set_num_threads(1)
+
+
+def layer_table(graph: LayerGraph, devices: Sequence[str], pass_seconds: float = 1e-3,
+                kept: float = 1e3) -> LayerTable:
+    """Return a table in which a layer takes so long a pass, and 1 ms a sample."""
+    count = len(graph.layers)
+    rows = tuple((pass_seconds + 1e-3 * batch,) * count for batch in (1, 64))
+    border = (512.0,) * (count + 1)
+    return LayerTable(tuple(layer.name for layer in graph.layers), (kept,) * count,
+                      (1e3,) * count, (1e3,) * count, border, border,
+                      dict.fromkeys(devices, LayerTimes((1, 64), rows, rows)))
 
 
 class Killed(BaseException):

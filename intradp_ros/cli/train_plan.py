@@ -26,11 +26,11 @@ from intradp_ros.report.round_plot import draw_round, kind_of, RoundSpan, SUMS, 
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.systems.training.plan.baselines import baseline_seconds, BASELINES
 from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan
-from intradp_ros.systems.training.plan.hybrid_planner import judged, stages_of
+from intradp_ros.systems.training.plan.hybrid_planner import in_fewer_passes, judged, stages_of
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.replanning import data_of
 from intradp_ros.systems.training.plan.round_limits import fleet_limit, plan_limit
-from intradp_ros.systems.training.plan.round_tasks import round_tasks
+from intradp_ros.systems.training.plan.training_plan import TrainingPlan
 
 DESCRIPTION = """\
 Plan the training of a network over the devices of a fleet: which device computes which layers, and
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
                 best = prepared.best()
                 plan = prepared.runnable(best)
             took = time.perf_counter() - begun
-            data = _described(prepared, best)
+            data = _described(prepared, best, plan)
         except ValueError as error:
             raise CommandError(str(error)) from error
         data |= {'planning_seconds': took, 'devices': devices_of(prepared, plan),
@@ -76,35 +76,38 @@ def run(args: argparse.Namespace) -> int:
         if args.output:
             write_atomically(args.output, json.dumps(plan.to_json()))
         if args.timeline:
-            _draw(prepared, best, args)
+            _draw(prepared, plan, args)
         show_trial(prepared, out)
         _show(data, out)
         out.result(data)
     return 0
 
 
-def _described(prepared: Prepared, best: HybridPlan) -> dict[str, Any]:
+def _described(prepared: Prepared, best: HybridPlan, plan: TrainingPlan) -> dict[str, Any]:
     """Return the figures of a plan, its limits, and the plans of others."""
     costs, task, first = prepared.costs, prepared.task, best.stages[0]
-    limit, any_plan = plan_limit(costs, best.stages), fleet_limit(costs)
+    own = prepared.costs_of(best)
+    limit, any_plan = plan_limit(own, best.stages), fleet_limit(costs)
+    judging = prepared.validation_seconds(plan)
     others: dict[str, float | None] = {}
     for name in prepared.topology.names:
         if alone := stages_of(costs, ((0, (name,)),)):
-            others[f'{name} alone'] = judged(costs, alone).seconds
+            others[f'{name} alone'] = in_fewer_passes(costs, judged(costs, alone)).seconds
     for name, planner in BASELINES.items():
         found = planner(costs)
         others[name] = baseline_seconds(costs, found) if found else None
     return {
         'task': prepared.name, 'layers': costs.layers, 'batch': task.batch,
-        'micro_batches': task.micro_batches, 'grain': task.grain, 'shape': best.shape,
+        'micro_batches': best.micro_batches, 'grain': task.grain, 'shape': best.shape,
         'round_ms': 1e3 * best.seconds, 'samples_per_second': task.batch / best.seconds,
-        'rounds_seconds': task.rounds * best.seconds,
+        'rounds_seconds': task.rounds * best.seconds + task.validations * judging,
+        'validation_ms': 1e3 * judging, 'validations': task.validations,
         'limit_ms': 1e3 * limit.seconds, 'binds': limit.binds, 'x': best.seconds / limit.seconds,
         'any_plan_ms': 1e3 * any_plan.seconds, 'any_plan_binds': any_plan.binds,
         'x_any_plan': best.seconds / any_plan.seconds, 'carried': dict(best.carried),
         'data': dict(data_of(costs.images, len(task.data))),
         'input_bytes': costs.table.border_bytes[0] * sum(
-            costs.round_samples(first, name) * (1 - costs.images.get(name, 0.0))
+            own.round_samples(first, name) * (1 - costs.images.get(name, 0.0))
             for name in first.devices) if costs.images else 0.0,
         'others_ms': {name: seconds and 1e3 * seconds for name, seconds in others.items()}}
 
@@ -131,17 +134,18 @@ def _show(data: dict[str, Any], out: Output) -> None:
     out.show(
         others, 'EDDL: all devices share all samples; PP: each device has a stage',
         f'a round takes {milliseconds(data["round_ms"] / 1e3)} ms: '
-        f'{data["samples_per_second"]:.3g} samples/s, all rounds {data["rounds_seconds"]:.3g} s',
+        f'{data["samples_per_second"]:.3g} samples/s, all rounds {data["rounds_seconds"]:.3g} s'
+        + (f', with {data["validations"]} validations of '
+           f'{milliseconds(data["validation_ms"] / 1e3)} ms' if data['validations'] else ''),
         f'estimated least of this plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by '
         f'{data["binds"]} ({data["x"]:.2f} x)',
         f'estimated least of any plan: {milliseconds(data["any_plan_ms"] / 1e3)} ms, by '
         f'{data["any_plan_binds"]} if bytes took no time ({data["x_any_plan"]:.2f} x)')
 
 
-def _draw(prepared: Prepared, best: HybridPlan, args: argparse.Namespace) -> None:
+def _draw(prepared: Prepared, plan: TrainingPlan, args: argparse.Namespace) -> None:
     topology = prepared.topology
-    tasks = round_tasks(prepared.costs, [(best.stages, prepared.task.micro_batches)])
-    played, spans = prepared.played(best.stages), []
+    tasks, played, spans = prepared.tasks(plan), prepared.played(plan), []
     for task, start, stop in zip(tasks.tasks, played.start.tolist(), played.finish.tolist()):
         if isinstance(task, ComputeTask):
             text = task.name.partition(' ')[0]
@@ -152,4 +156,4 @@ def _draw(prepared: Prepared, best: HybridPlan, args: argparse.Namespace) -> Non
                       for medium in dict.fromkeys(topology.path(task.source, task.target))]
     media = [m.name for m in topology.media if any(span.row == m.name for span in spans)]
     draw_round(spans, topology.names, media, args.timeline,
-               f'One round: {milliseconds(best.seconds)} ms (modelled)')
+               f'One round: {milliseconds(plan.seconds)} ms (modelled)')

@@ -20,7 +20,7 @@ import torch
 from intradp_ros.cli.arguments import file_of
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size
-from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.cli.output_paths import result_file, result_folder, result_picture
 from intradp_ros.cli.train_task import (
     add_task,
     devices_of,
@@ -43,7 +43,12 @@ from intradp_ros.systems.training.plan.training_plan import parse_plan, Training
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Recovery
-from intradp_ros.systems.training.service.round_log import is_rounds, NO_ROUNDS
+from intradp_ros.systems.training.service.round_log import (
+    check_tensorboard,
+    has_events,
+    is_rounds,
+    NO_ROUNDS,
+)
 from intradp_ros.systems.training.service.trainer import TrainingError
 from intradp_ros.systems.training.service.training_job import (
     JobOptions,
@@ -109,6 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='a JSON object a line for each round (from 1) as soon as all devices '
                              'have it: epoch, loss, gradient_norm, rate, seconds, samples, plan, '
                              'devices, recoveries; --resume appends')
+    parser.add_argument('--tensorboard', type=result_folder, metavar='FOLDER',
+                        help='the numbers of --metrics for TensorBoard, each round once, too')
     add_json(parser)
 
 
@@ -133,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
             job = TrainingJob(prepared, JobOptions(
                 checkpoint, args.save_every, args.resume, factor,
                 Settings(timeout=args.timeout, device=args.device), called=args.task,
-                threads=args.threads, metrics=args.metrics,
+                threads=args.threads, metrics=args.metrics, tensorboard=args.tensorboard,
                 plan=prepared.given(first) if first else None),
                 lambda now: heard(now))
         except (ValueError, GroupError) as error:
@@ -187,6 +194,14 @@ def _checkpoint(args: argparse.Namespace) -> Path:
         if not (args.resume or args.overwrite):
             raise CommandError(f'--metrics: {args.metrics} is there already: --overwrite begins '
                                'it anew, or name another file')
+    if args.tensorboard and not (args.resume or args.overwrite) and has_events(args.tensorboard):
+        raise CommandError(f'--tensorboard: {args.tensorboard} has rounds already: --overwrite '
+                           'begins them anew, or name another folder')
+    if args.tensorboard:
+        try:
+            check_tensorboard()
+        except TaskError as error:
+            raise CommandError(f'--tensorboard: {error}') from error
     if args.resume:
         try:
             newest_checkpoint(path)
@@ -328,11 +343,19 @@ def _rounds(prepared: Prepared, outcome: Outcome) -> dict[str, Any]:
     first, plan = outcome.plans[-1]
     taken = [float(figures['seconds']) for number, figures in outcome.figures.items()
              if number > first]
-    stages = prepared.stages(plan)
-    limit = plan_limit(prepared.costs, stages)
+    limit = plan_limit(prepared.costs_of(plan), prepared.stages(plan))
     return {'round_ms': 1e3 * median(taken) if taken else None,
-            'predicted_ms': 1e3 * prepared.played(stages).makespan,
-            'limit_ms': 1e3 * limit.seconds, 'binds': limit.binds}
+            'predicted_ms': 1e3 * prepared.played(plan).makespan,
+            'limit_ms': 1e3 * limit.seconds, 'binds': limit.binds,
+            **_validations(prepared, outcome, plan)}
+
+
+def _validations(prepared: Prepared, outcome: Outcome, plan: TrainingPlan) -> dict[str, Any]:
+    """Return what validations took (median), and what was predicted."""
+    taken = [float(one['validation']['seconds']) for one in outcome.figures.values()
+             if one['validation']]
+    return {'validation_ms': 1e3 * median(taken),
+            'predicted_validation_ms': 1e3 * prepared.validation_seconds(plan)} if taken else {}
 
 
 def _recovery(prepared: Prepared, recovery: Recovery, outcome: Outcome) -> dict[str, Any]:
@@ -371,6 +394,9 @@ def _show(data: dict[str, Any], out: Output) -> None:
                  f'({milliseconds(data["predicted_ms"] / 1e3)} predicted); estimated least of the '
                  f'plan: {milliseconds(data["limit_ms"] / 1e3)} ms, by {data["binds"]} '
                  f'({data["round_ms"] / data["limit_ms"]:.2f} x)')
+    if data.get('validation_ms'):
+        out.show(f'a validation took {milliseconds(data["validation_ms"] / 1e3)} ms '
+                 f'({milliseconds(data["predicted_validation_ms"] / 1e3)} predicted)')
     for one in data['recoveries']:
         if one['ms']:
             took, least = one['ms'], one['least_ms']

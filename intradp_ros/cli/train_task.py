@@ -67,7 +67,7 @@ def located(task: str) -> str:
 def devices_of(prepared: Prepared, plan: TrainingPlan) -> list[dict[str, Any]]:
     """Return what each device does in a round: layers, samples, seconds, joules, memory."""
     stages = prepared.stages(plan)
-    played, costs = prepared.played(stages), prepared.costs
+    played, costs = prepared.played(plan), prepared.costs_of(plan)
     rows = []
     for device in prepared.topology.devices:
         row: dict[str, Any] = {'device': device.name, 'layers': None, 'samples': 0,

@@ -31,7 +31,8 @@ def take(data: Data, samples: Sequence[int],
     read = read or data.take
     failed: Exception | None = None
     for rest in (0.0, *RESTS):
-        time.sleep(rest)
+        if rest:  # sleep(0) lets go of the processor
+            time.sleep(rest)
         try:
             found = read(samples)
         except Exception as error:  # whatever code of the user raises

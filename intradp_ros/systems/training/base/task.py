@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 import hashlib
 import importlib
 import importlib.util
@@ -136,7 +137,8 @@ class TrainingTask:
     batch, grain, micro_batches
         Samples of a round and of a grain; the micro-batches that a round is dealt in.  Grains
         and micro-batches that are not given (0) are chosen by the batch alone: the result does
-        not depend on the plan.
+        not depend on the plan.  `merges` says that micro-batches were not given: devices that
+        train the whole network may then take a round in fewer passes.
     rounds, epochs
         Steps in all, or passes over the data, which become rounds.
     clip
@@ -180,6 +182,7 @@ class TrainingTask:
     best_by: str = 'loss'
     patience: int | None = None
     epochs: float = 0.0
+    merges: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -200,6 +203,7 @@ class TrainingTask:
                                     if what == 'loss' else 'write one from named parameters to '
                                     'their optimiser, such as lambda named: '
                                     'torch.optim.SGD([p for _, p in named], lr=0.01)'))
+        self._check_types()
         self._choose()
         if not 1 <= self.grain <= self.batch <= min(len(self.data), MOST_SAMPLES):
             raise TaskError(f'a round takes {self.batch} samples of {len(self.data)} in grains of '
@@ -224,6 +228,27 @@ class TrainingTask:
             raise TaskError(f'patience={self.patience} counts validations: give the task '
                             'validate_every, too')
 
+    def _check_types(self) -> None:
+        """See that figures are numbers; TaskError names one that is not."""
+        for what in ('batch', 'grain', 'micro_batches', 'rounds', 'seed', 'validate_every',
+                     'patience'):
+            value = getattr(self, what)
+            if (what, value) != ('patience', None) and (
+                    isinstance(value, bool) or not hasattr(value, '__index__')):
+                raise TaskError(f'{what} is {value!r}, a {type(value).__name__}: give a whole '
+                                'number')
+        for what in ('epochs', 'clip'):
+            value = getattr(self, what)
+            if value is not None and not isinstance(value, int | float):
+                raise TaskError(f'{what} is {value!r}, a {type(value).__name__}: give a number')
+        if self.schedule is not None and not callable(self.schedule):
+            raise TaskError(f'schedule is a {type(self.schedule).__name__}, not a function: write '
+                            'one from the round to a factor on the learning rates, such as '
+                            'lambda number: 0.99 ** number')
+        if self.autocast not in (None, torch.bfloat16, torch.float16):
+            raise TaskError(f'autocast is {self.autocast!r}: give torch.bfloat16 or '
+                            'torch.float16, or None')
+
     def _choose(self) -> None:
         """Set what is not given, and epochs as rounds."""
         if self.epochs:
@@ -236,6 +261,7 @@ class TrainingTask:
         if not self.grain and self.batch >= 1:
             object.__setattr__(self, 'grain', grain_of(self.batch))
         if not self.micro_batches and self.grain >= 1:
+            object.__setattr__(self, 'merges', True)
             object.__setattr__(self, 'micro_batches', min(MICRO_BATCHES, self.grains))
 
     @property
@@ -247,6 +273,11 @@ class TrainingTask:
         """Return whether the weights after a round are judged by `check`."""
         return self.validate_every > 0 and (
             (number + 1) % self.validate_every == 0 or number + 1 == self.rounds)
+
+    @property
+    def validations(self) -> int:
+        """Return how often the weights are judged in all rounds."""
+        return -(-self.rounds // self.validate_every) if self.validate_every else 0
 
     def grain_rows(self, grain: int) -> range:
         """Return the rows of a grain in its round; the last grain may be short."""
@@ -300,10 +331,16 @@ def samples_of(seed: int, samples: int, batch: int, number: int) -> list[int]:
     first, found = number * batch, list[int]()
     while len(found) < batch:
         epoch, place = divmod(first + len(found), samples)
-        generator = torch.Generator().manual_seed(draw_seed(seed, 1, epoch))
-        order = torch.randperm(samples, generator=generator)
+        order = _order(seed, epoch, samples)
         found += order[place:place + batch - len(found)].tolist()
     return found
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, samples: int) -> torch.Tensor:
+    """Return the order of a pass over the data; nobody writes to it."""
+    generator = torch.Generator().manual_seed(draw_seed(seed, 1, epoch))
+    return torch.randperm(samples, generator=generator)
 
 
 def take_of_round(task: TrainingTask, number: int, samples: Sequence[int]) -> tuple[Any, Any]:
@@ -351,6 +388,8 @@ def load_task(name: str) -> TrainingTask:
     """
     where, function = split_name(name)
     declare_operators()
+    if where.endswith('.py') and not Path(where).is_file():
+        raise TaskError(f'{where} cannot be imported: there is no such file')
     try:
         module = _of_file(Path(where)) if where.endswith('.py') else _of_path(where)
     except (Exception, SystemExit) as error:  # whatever code of the user raises

@@ -26,6 +26,8 @@ Tensors = tuple[torch.Tensor, ...]
 Parameters = Sequence[tuple[str, torch.nn.Parameter]]
 #: Times that each pass runs; the shortest counts.
 REPEATS = 3
+#: What part of a sample's seconds a doubling of the batch must save to be doubled again.
+SAVES = 0.03
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,13 @@ class LayerCall:
 def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[int], Tensors],
                    optimiser: Callable[[Parameters], torch.optim.Optimizer],
                    most: int = 256, memory_bytes: float = float('inf'), repeats: int = REPEATS,
-                   ) -> LayerTable:
+                   enough: int = 0) -> LayerTable:
     """
     Return the table of layers on this machine, which plans name `device`.
 
     `inputs` makes what enters the first layer for so many samples.  Batches are 1, 2, 4, up to
-    `most`, and end where the bytes of a round of one micro-batch exceed `memory_bytes`, or
-    where torch finds no more memory.
+    `most`; from `enough` on (0: never) only as long as more of them save time.  They end where the
+    bytes of a round of one micro-batch exceed `memory_bytes`, or where torch finds no more memory.
 
     Raises
     ------
@@ -83,6 +85,9 @@ def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[i
             break
         rows.append(row)
         batches.append(batch)
+        if 0 < enough <= batch and len(rows) > 1 and \
+                rows[-1].seconds > (1 - SAVES) * 2 * rows[-2].seconds:
+            break
         batch *= 2
     if not rows:
         raise TableError('not even one sample can be trained here: memory does not suffice')
@@ -140,6 +145,11 @@ class _Row:
     kept: list[float]
     borders: list[float]
     gradients: list[float]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of both passes of all layers."""
+        return sum(self.forward) + sum(self.backward)
 
 
 def _measure(layers: Sequence[LayerCall], values: Tensors, repeats: int) -> _Row:

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx
@@ -27,6 +29,7 @@ ATTENTION = ATEN.scaled_dot_product_attention.default
 DRAW_PLACE = 'intradp_draw'
 #: What `node.meta` has of a norm: which use of its statistics it is.
 NORM_USE = 'intradp_use'
+
 
 @dataclass
 class Pass:
@@ -51,32 +54,35 @@ class Pass:
         return replace(self, grains=self.grains[k:k + 1], rows=self.rows[k:k + 1])
 
 
-class StageInterpreter(fx.Interpreter):
+@dataclass(frozen=True)
+class _Operator:
+    """What the operators of a pass by grain need of a node."""
+
+    target: Any
+    meta: dict[str, Any]
+
+
+class ByGrain:
     """
-    Runs a stage on some grains: batch norm and dropout go by grain, all else at once.
+    The operators that look at several samples, or draw: batch norm and dropout go by grain.
 
     What draws in another way needs a pass of one grain.  Draws are the CPU's wherever a stage
     lies: so they depend on round and grain only.
     """
 
-    def __init__(self, stage: fx.GraphModule, one: Pass, place: torch.device = CPU) -> None:
-        super().__init__(stage)
+    def __init__(self, one: Pass, place: torch.device = CPU) -> None:
         self._pass, self._place = one, place
 
-    def run_node(self, n: fx.Node) -> Any:
-        """Run a node."""
+    def runs(self, node: fx.Node) -> Callable[..., Any] | None:
+        """Return what runs a node by grain, from it and its arguments; None if it runs at once."""
         by_grain: dict[Any, Callable[..., Any]] = {
             BATCH_NORM: self._norm, INSTANCE_NORM: self._norm, DROPOUT: self._dropout,
             FEATURE_DROPOUT: self._features, BERNOULLI: self._bernoulli,
             ATTENTION: self._attention}
-        special: Callable[..., Any] | None = by_grain.get(
-            n.target, self._drawn if DRAW_PLACE in n.meta else None)
-        if n.op != 'call_function' or special is None:
-            return super().run_node(n)
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return special(n, *args, **kwargs)
+        return None if node.op != 'call_function' else by_grain.get(
+            node.target, self._drawn if DRAW_PLACE in node.meta else None)
 
-    def _norm(self, node: fx.Node, x: torch.Tensor, weight: torch.Tensor | None,
+    def _norm(self, node: _Operator, x: torch.Tensor, weight: torch.Tensor | None,
               bias: torch.Tensor | None, mean: torch.Tensor | None, var: torch.Tensor | None,
               training: bool, momentum: float, eps: float, cudnn: bool) -> torch.Tensor:
         fixed = self._pass.freeze_norms or self._pass.evaluating
@@ -90,7 +96,7 @@ class StageInterpreter(fx.Interpreter):
             parts.append(norm(part, weight, bias, found[0], found[1], True, 1.0, eps, cudnn))
         return torch.cat(parts)
 
-    def _found(self, node: fx.Node, grain: int, mean: torch.Tensor) -> torch.Tensor:
+    def _found(self, node: _Operator, grain: int, mean: torch.Tensor) -> torch.Tensor:
         """Return where a norm's statistics of a grain go."""
         name, use, uses = node.meta[NORM_USE]
         of_grains = self._pass.statistics.setdefault(name, {})
@@ -99,7 +105,7 @@ class StageInterpreter(fx.Interpreter):
                                            device=mean.device)
         return of_grains[grain][use]
 
-    def _drawn(self, node: fx.Node, *args: Any, **kwargs: Any) -> Any:
+    def _drawn(self, node: _Operator, *args: Any, **kwargs: Any) -> Any:
         assert callable(node.target)
         args, kwargs = fx.node.map_aggregate((args, kwargs), _in_order)
         with DRAWING, torch.random.fork_rng(devices=[]):
@@ -110,30 +116,30 @@ class StageInterpreter(fx.Interpreter):
     def _back(self, value: Any) -> Any:
         return value.to(self._place) if isinstance(value, torch.Tensor) else value
 
-    def _dropout(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    def _dropout(self, node: _Operator, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
         return self._scaled(node, x, x, p) if self._drops(p, train) else x
 
-    def _features(self, node: fx.Node, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    def _features(self, node: _Operator, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
         channels = x.new_empty(*x.shape[:2], *[1] * (x.dim() - 2))
         return self._scaled(node, x, channels, p) if self._drops(p, train) else x
 
     def _drops(self, p: float, train: bool) -> bool:
         return train and p > 0 and not self._pass.evaluating
 
-    def _scaled(self, node: fx.Node, x: torch.Tensor, like: torch.Tensor, p: float,
+    def _scaled(self, node: _Operator, x: torch.Tensor, like: torch.Tensor, p: float,
                 ) -> torch.Tensor:
         """Let a part p of x go, by draws of the shape of `like`; scale up what stays."""
         if p == 1:
             return x * 0
         return x * self._bernoulli(node, like, 1 - p).div_(1 - p)
 
-    def _bernoulli(self, node: fx.Node, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    def _bernoulli(self, node: _Operator, x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
         return torch.cat([
             torch.empty(part.shape, dtype=x.dtype).bernoulli_(p, generator=generator)
             for generator, part in zip(self._generators(node), torch.split(x, self._share(x)))]
             ).to(x.device)
 
-    def _attention(self, node: fx.Node, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+    def _attention(self, node: _Operator, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                    mask: torch.Tensor | None = None, p: float = 0.0, *args: Any,
                    **kwargs: Any) -> torch.Tensor:
         p = 0.0 if self._pass.evaluating else p
@@ -154,7 +160,7 @@ class StageInterpreter(fx.Interpreter):
                 parts.append(attend(own_q, own_k, own_v, own))
         return torch.cat(parts).to(q.device)
 
-    def _generators(self, node: fx.Node) -> list[torch.Generator]:
+    def _generators(self, node: _Operator) -> list[torch.Generator]:
         one = self._pass
         return [torch.Generator().manual_seed(draw_seed(
             one.seed, 2, one.round, grain, node.meta[DRAW_PLACE])) for grain in one.grains]
@@ -165,6 +171,53 @@ class StageInterpreter(fx.Interpreter):
             return [len(x)]
         times = len(x) // sum(self._pass.rows)
         return [times * rows for rows in self._pass.rows]
+
+
+class StageInterpreter(fx.Interpreter):
+    """Runs a stage on some grains, and may look at each node."""
+
+    def __init__(self, stage: fx.GraphModule, one: Pass, place: torch.device = CPU) -> None:
+        super().__init__(stage)
+        self._by_grain = ByGrain(one, place)
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run a node."""
+        special = self._by_grain.runs(n)
+        if special is None:
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return special(n, *args, **kwargs)
+
+
+class StageCode:
+    """
+    A stage as the code that PyTorch generates of its graph, as quick as a module.
+
+    It shares the stage's tensors.  An interpreter takes some microseconds for each node, which is
+    most of a small network's pass.
+    """
+
+    def __init__(self, stage: fx.GraphModule) -> None:
+        self._now = ByGrain(Pass(0, 0, (), ()))
+        graph = copy.deepcopy(stage.graph)
+        for node in graph.nodes:
+            if found := self._now.runs(node):
+                node.target = self._special(found.__name__, _Operator(node.target, node.meta))
+        self._code = fx.GraphModule(stage, graph)
+
+    def _special(self, name: str, node: _Operator) -> Callable[..., Any]:
+        def by_grain(*args: Any, **kwargs: Any) -> Any:
+            return getattr(self._now, name)(node, *args, **kwargs)
+        return by_grain
+
+    def run(self, inputs: Sequence[torch.Tensor], one: Pass, place: torch.device) -> Any:
+        """Return what a pass makes of inputs."""
+        self._now = ByGrain(one, place)
+        return self._code.forward(*inputs)
+
+
+#: The code of each stage that has run.
+_CODES: WeakKeyDictionary[fx.GraphModule, StageCode] = WeakKeyDictionary()
 
 
 def _in_order(value: Any) -> Any:
@@ -190,18 +243,30 @@ class _Recorder(StageInterpreter):
 
 
 def run_pass(stage: fx.GraphModule, inputs: Sequence[torch.Tensor], one: Pass,
-             recorder: type[StageInterpreter] = StageInterpreter, apart: bool = False) -> Any:
+             recorder: type[StageInterpreter] | None = None, apart: bool = False) -> Any:
     """Run a stage forward on some grains, each alone if need be; return the tuple it makes."""
     if apart and len(one.grains) > 1:
         parts = [run_pass(stage, pieces, one.alone(k), recorder) for k, pieces in
                  enumerate(split_rows(tuple(inputs), one.rows))]
         return tuple(torch.cat(pieces) for pieces in zip(*parts))
     place = inputs[0].device
-    runner = recorder(stage, one, place)
+    runner = recorder(stage, one, place) if recorder else None
     with autocast_of(one.autocast, place):
-        made = runner.run(*inputs)
+        made = runner.run(*inputs) if runner else _run_code(stage, inputs, one, place)
     made = made if isinstance(made, tuple) else (made,)
     return (made, runner.dtypes) if isinstance(runner, _Recorder) else made
+
+
+def _run_code(stage: fx.GraphModule, inputs: Sequence[torch.Tensor], one: Pass,
+              place: torch.device) -> Any:
+    code = _CODES.get(stage)
+    if code is None:
+        code = _CODES[stage] = StageCode(stage)
+    try:
+        return code.run(inputs, one, place)
+    except Exception:
+        StageInterpreter(stage, one, place).run(*inputs)  # its error says which line it was
+        raise
 
 
 def dtypes_of(root: fx.GraphModule, inputs: Tensors,

@@ -48,6 +48,10 @@ BEAMS, JUDGED = (6, 2), (40, 8)
 SLACK = (1.5, 1.05)
 #: Steps of the search by the estimate.
 STEPS = 12
+#: What part of the seconds a round in fewer passes may seem to take more: as measured, by chance.
+CHANCE = 0.05
+#: Bytes that a device of unknown memory may keep between the two ways of such a pass.
+UNKNOWN_MEMORY = 1e9
 #: Shapes after a loss from which the search goes on.
 NEAREST = 4
 #: Plans that the last search asks the simulator about, and tasks in all.
@@ -79,14 +83,41 @@ def plan_round(costs: RoundCosts) -> HybridPlan:
     """
     holders = [name for name, share in costs.images.items() if share]
     found = [plan for names in partners(costs.topology, holders)
-             if (plan := _Planner(costs.only(names)).plan())]
+             for plan in _Planner(costs.only(names)).plans()]
     if not found and not partners(costs.topology, holders):
         raise PlanError(f'data lie on {", ".join(holders)}, but not every two of these have a '
                         'path to each other: put them on one network, or the data elsewhere')
     if not found:
         raise PlanError('the network fits on no set of these devices: take smaller '
                         'micro-batches, or devices with more memory')
-    return min(found, key=lambda plan: plan.seconds)
+    return quickest(found)
+
+
+def quickest(plans: Sequence[HybridPlan]) -> HybridPlan:
+    """Return the plan with the shortest round, or one of fewer passes that is about as short."""
+    least, most = min(plan.seconds for plan in plans), max(plan.micro_batches for plan in plans)
+    return min((plan for plan in plans if plan.seconds <= least * (
+        1 + CHANCE * (plan.micro_batches < most))), key=lambda plan: (
+            plan.micro_batches, plan.seconds))
+
+
+def in_fewer_passes(costs: RoundCosts, plan: HybridPlan) -> HybridPlan:
+    """Return the plan, or its devices in fewer, larger passes where these are quicker."""
+    found = [plan]
+    if costs.merges and len(plan.stages) == 1:
+        for count in range(1, plan.micro_batches):
+            fewer, names = costs.in_passes(count), plan.stages[0].devices
+            found += [judged(fewer, stages) for stages in (
+                stages_of(fewer, ((0, names),)), of_round(fewer, names))
+                if stages and _is_modest(fewer, stages[0])]
+    return quickest(found)
+
+
+def _is_modest(costs: RoundCosts, stage: HybridStage) -> bool:
+    """Return whether devices of unknown memory keep little for the way back."""
+    return all(dict(shares).get(name, 0) * costs.sample_bytes(0, costs.layers) <= UNKNOWN_MEMORY
+               for shares, _ in costs.different_passes(stage) for name in stage.devices
+               if costs.topology.device(name).memory_bytes == np.inf)
 
 
 def judged(costs: RoundCosts, stages: Sequence[HybridStage]) -> HybridPlan:
@@ -144,7 +175,16 @@ class _Planner:
                            tuple[HybridStage, Step] | None] = {}
         self._crossed: dict[tuple[int, Shares, Shares], Step] = {}
 
-    def plan(self) -> HybridPlan | None:
+    def plans(self) -> list[HybridPlan]:
+        """Return the best plan, and with fewer passes the best of devices that train all alike."""
+        best = self._plan()
+        if best is None or not self._costs.merges:
+            return [best] if best else []
+        alike = sorted(self._simple(), key=attrgetter('seconds'))[:NEAREST]
+        return [in_fewer_passes(self._costs, plan) for plan in (
+            best, *(judged(self._costs, tail.stages) for tail in alike))]
+
+    def _plan(self) -> HybridPlan | None:
         costs = self._costs
         seen: dict[Shape, float] = {}
         for tail in self._simple():

@@ -4,7 +4,7 @@
 """A task made ready to be planned: tried, exported, and its layers measured on this machine."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 import hashlib
@@ -16,6 +16,7 @@ from intradp_ros.cluster.plan_id import PlanError
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.machine import device_name, release_memory
 from intradp_ros.schedule.event_simulator import simulate, Simulation
+from intradp_ros.schedule.task_graph import TaskGraph
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.base.task import load_task, TaskError, TrainingTask
@@ -37,13 +38,13 @@ from intradp_ros.systems.training.plan.replanning import (
     entering,
     layer_calls,
     linear,
+    of_plan,
     on_devices,
-    runnable,
     with_reading,
     with_targets,
 )
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
-from intradp_ros.systems.training.plan.round_tasks import round_tasks
+from intradp_ros.systems.training.plan.round_tasks import round_tasks, validation_tasks
 from intradp_ros.systems.training.plan.training_plan import MOST_DATA, MOST_SECONDS, TrainingPlan
 
 
@@ -69,13 +70,17 @@ class Prepared:
         """Return what a round costs."""
         return replace(costs_of(self.task, self.table, self.topology), images=self.images)
 
+    def costs_of(self, plan: TrainingPlan | HybridPlan) -> RoundCosts:
+        """Return what a round costs in the micro-batches of a plan."""
+        return self.costs.in_passes(plan.micro_batches)
+
     def best(self) -> HybridPlan:
         """Return the best plan; PlanError if none fits."""
         return plan_round(self.costs)
 
     def runnable(self, plan: HybridPlan) -> TrainingPlan:
         """Return the plan that workers run; PlanError if shares are not whole grains."""
-        return runnable(self.costs, plan.stages, self.task)
+        return of_plan(self.costs, plan, self.task)
 
     def given(self, plan: TrainingPlan) -> TrainingPlan:
         """
@@ -87,11 +92,13 @@ class Prepared:
             If it is for another task, or for devices that are not there.
 
         """
-        task = self.task
+        task, alike = self.task, plan.micro_batches == self.task.micro_batches
+        alike |= task.merges and len(plan.stages) == 1 and plan.micro_batches < task.micro_batches
         for what, has, wanted in (
                 ('layers', plan.layers, len(self.graph.layers)),
                 ('grains a round', plan.grains, task.grains),
-                ('micro-batches', plan.micro_batches, task.micro_batches),
+                ('micro-batches', plan.micro_batches,
+                 plan.micro_batches if alike else task.micro_batches),
                 ('samples where', plan.data, data_of(self.images, len(task.data)))):
             if has != wanted:
                 raise PlanError(f'the plan is for another task or other data: it has {what}: '
@@ -100,26 +107,37 @@ class Prepared:
             raise PlanError(f'the plan needs {", ".join(gone)}, which the fleet has not: it has '
                             f'{", ".join(self.topology.names)}. Give the same --fleet, or plan '
                             'anew')
-        return replace(plan, seconds=min(self.played(self.stages(plan)).makespan, MOST_SECONDS))
+        return replace(plan, seconds=min(self.played(plan).makespan, MOST_SECONDS))
 
     def stages(self, plan: TrainingPlan) -> tuple[HybridStage, ...]:
         """Return the stages of a plan that workers run, as they are priced."""
-        found = []
+        found, costs = [], self.costs_of(plan)
         for k, stage in enumerate(plan.stages):
-            left = self.task.batch if plan.of_round else self.costs.micro_batch
+            left = self.task.batch if plan.of_round else costs.micro_batch
             shares = []
             for name, grains in stage.shares:
                 shares.append((name, min(left, grains * self.task.grain)))
                 left -= shares[-1][1]
             found.append(HybridStage(stage.first, stage.last,
                                      tuple((name, n) for name, n in shares if n),
-                                     self.costs.kept(len(plan.stages) - 1 - k), plan.of_round))
+                                     costs.kept(len(plan.stages) - 1 - k), plan.of_round))
         return tuple(found)
 
-    def played(self, stages: Sequence[HybridStage]) -> Simulation:
-        """Return what the event simulator says of a round of some stages."""
-        return simulate(round_tasks(self.costs, [(stages, self.task.micro_batches)]),
-                        self.topology)
+    def played(self, plan: TrainingPlan) -> Simulation:
+        """Return what the event simulator says of a round of a plan."""
+        return simulate(self.tasks(plan), self.topology)
+
+    def tasks(self, plan: TrainingPlan) -> TaskGraph:
+        """Return the tasks of a round of a plan."""
+        return round_tasks(self.costs_of(plan), [(self.stages(plan), plan.micro_batches)])
+
+    def validation_seconds(self, plan: TrainingPlan) -> float:
+        """Return what the event simulator says of a validation; 0 where there is none."""
+        task = self.task
+        if not task.validate_every or task.check is None:
+            return 0.0
+        return simulate(validation_tasks(self.costs_of(plan), self.stages(plan), len(task.check),
+                                         self.trial.reading), self.topology).makespan
 
     def emulated(self, times: float) -> Prepared:
         """
@@ -160,11 +178,11 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     step('comparing it with a plain loop on samples from all of the data')
     trial = try_rounds(task, graph)
     step('measuring its layers on this machine (kept for the next time)')
-    most = min(task.batch, -(-task.grains // task.micro_batches) * task.grain)
+    largest = min(task.batch, -(-task.grains // task.micro_batches) * task.grain)
     here = kernels.hardware or device_name()
     measured = cached_table(_digest(task, graph), here, lambda: measure_layers(
         here, layer_calls(graph, task, kernels), entering(graph, task, kernels),
-        partial(stage_optimiser, task), most))
+        partial(stage_optimiser, task), task.batch if task.merges else largest, enough=largest))
     shares = _shares(images or {}, len(task.data))
     table = with_targets(measured, sum(
         math.prod(value.shape) * value.dtype.itemsize for value in graph.interface.wanted))
@@ -218,7 +236,8 @@ def _digest(task: TrainingTask, graph: LayerGraph) -> str:
     """Return what stands for all that layers cost: operators, shapes, optimiser, batch."""
     named = trained_parameters(task)
     text = [str(graph.root.graph), str(graph.cuts), str(task.optimiser(named)), str(task.batch),
-            str(task.grain), str(task.micro_batches), f'{torch.get_num_threads()} threads',
+            str(task.grain), f'{task.micro_batches} or fewer: {task.merges}',
+            f'{torch.get_num_threads()} threads',
             str(task.autocast), str(task.freeze_norms),
             *(f'{name} {tuple(p.shape)} {p.dtype}' for name, p in named)]
     return hashlib.sha256('\n'.join(text).encode()).hexdigest()

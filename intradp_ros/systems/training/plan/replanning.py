@@ -29,10 +29,11 @@ from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.layer_profiler import LayerCall, Tensors
 from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes
 from intradp_ros.systems.training.layers.stage_interpreter import Pass, run_pass
-from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
+from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.plan.hybrid_planner import (
     around,
     best_together,
+    in_fewer_passes,
     judged,
     plan_round,
     Shape,
@@ -51,6 +52,8 @@ from intradp_ros.systems.training.plan.training_plan import (
 PAID_BACK = 20
 #: Rounds of which snapshots are kept: the newest that all have, and the one that is being copied.
 TAGS = 2
+#: Samples of a pass.
+MOST_PASS = 1 << 16
 #: Bytes of a process with PyTorch that trains nothing; each has the initial network, too.
 PROCESS = 4e8
 
@@ -60,12 +63,13 @@ def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> Round
     largest = -(-task.grains // task.micro_batches)
     return RoundCosts(table, topology, min(task.batch, largest * task.grain), task.micro_batches,
                       task.grain, batch=task.batch, tags=TAGS,
-                      process=PROCESS + sum(table.weight_bytes))
+                      process=PROCESS + sum(table.weight_bytes),
+                      merges=task.merges and task.batch <= MOST_PASS)
 
 
 def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTask) -> TrainingPlan:
     """
-    Return the plan that workers run for stages of the planner.
+    Return the plan that workers run for stages of the planner, by the costs that they are of.
 
     Raises
     ------
@@ -73,7 +77,7 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
         If shares are not whole grains.
 
     """
-    largest = -(-task.grains // task.micro_batches)
+    largest = -(-task.grains // costs.micro_batches)
     found, of_round = [], stages[0].of_round
     for stage in stages:
         shares = [(name, -(-samples // task.grain)) for name, samples in stage.shares if samples]
@@ -81,7 +85,7 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
             raise PlanError(f'the shares {stage.shares} are not whole grains of {task.grain}')
         found.append(TrainingStage(stage.first, stage.last, tuple(shares)))
     seconds = min(judged(costs, stages).seconds, MOST_SECONDS)
-    return TrainingPlan(tuple(found), task.grains, task.micro_batches, seconds, of_round,
+    return TrainingPlan(tuple(found), task.grains, costs.micro_batches, seconds, of_round,
                         data_of(costs.images, len(task.data)), keepers_of(costs, found))
 
 
@@ -112,7 +116,12 @@ def data_of(images: Mapping[str, float], count: int) -> tuple[tuple[str, int], .
 def light_plan(costs: RoundCosts, before: TrainingPlan, task: TrainingTask) -> TrainingPlan | None:
     """Return the stages of before, changed for who is there now; None where that fits nowhere."""
     stages = light_stages(costs, before.stages)
-    return runnable(costs, stages, task) if stages else None
+    return of_plan(costs, in_fewer_passes(costs, judged(costs, stages)), task) if stages else None
+
+
+def of_plan(costs: RoundCosts, plan: HybridPlan, task: TrainingTask) -> TrainingPlan:
+    """Return the plan that workers run for one of the planner, of as many passes as it has."""
+    return runnable(costs.in_passes(plan.micro_batches), plan.stages, task)
 
 
 def light_stages(costs: RoundCosts, before: Sequence[TrainingStage | HybridStage],
@@ -235,7 +244,7 @@ def replanner(task: TrainingTask, table: LayerTable, topology: Topology, heavy: 
         try:
             if before is not None and not heavy and (found := light_plan(costs, before, task)):
                 return found
-            return runnable(costs, plan_round(costs).stages, task)
+            return of_plan(costs, plan_round(costs), task)
         except PlanError:
             return None
     return plan

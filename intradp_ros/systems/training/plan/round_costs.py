@@ -30,7 +30,7 @@ class RoundCosts:
     `block` samples are dealt at once (a grain).  `batch` are the samples of the round, where some
     micro-batches are smaller: as equal as grains allow, larger ones first.  `images` has the share
     of the data that lies on a device, adding up to 1; without it, images are where they are
-    needed.
+    needed.  `merges`: devices that train the whole network may take a round in fewer passes.
 
     `tags` are the rounds of which devices keep snapshots (parameters, and what the optimiser
     keeps): of their own layers, and where others train the rest, of a stage as large.  `process`
@@ -52,6 +52,7 @@ class RoundCosts:
     batch: int = 0
     tags: int = 0
     process: float = 0.0
+    merges: bool = False
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -80,6 +81,23 @@ class RoundCosts:
         images = {name: share for name, share in self.images.items() if name not in gone}
         return replace(self, topology=self.topology.without(gone), images=images) if gone \
             else self
+
+    def in_passes(self, count: int) -> RoundCosts:
+        """
+        Return the same with a round in so many micro-batches.
+
+        Raises
+        ------
+        TableError
+            If one were too large.
+
+        """
+        if count == self.micro_batches:
+            return self
+        blocks = -(-self.samples // self.grain)
+        most = -(-blocks // count) * self.grain
+        return replace(self, micro_batch=min(self.samples, most), micro_batches=count,
+                       block=self.grain, batch=self.samples)
 
     @property
     def samples(self) -> int:

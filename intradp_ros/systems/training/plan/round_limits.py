@@ -63,6 +63,8 @@ def fleet_limit(costs: RoundCosts) -> RoundLimit:
     share, so that the busiest device is least busy.
     """
     from scipy.optimize import linprog
+    if costs.merges:
+        costs = costs.in_passes(1)  # of all sizes that a pass may have
     names, layers = costs.topology.names, costs.layers
     least = np.array([[
         min(sum(costs.seconds(name, k, k + 1, size)) / size for size in costs.sizes[1:])

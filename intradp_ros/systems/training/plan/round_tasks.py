@@ -21,6 +21,7 @@ from intradp_ros.systems.training.plan.round_costs import (
     ring_delays,
     ring_moves,
     RoundCosts,
+    Shares,
 )
 from intradp_ros.systems.training.plan.stage_actions import passes
 
@@ -60,6 +61,57 @@ def round_tasks(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> TaskGraph:
               for stage in stages for name in stage.devices
               if (seconds := costs.step_seconds(name, stage.first, stage.last))]
     return TaskGraph(tuple(tasks), {}, resident)
+
+
+def validation_tasks(costs: RoundCosts, stages: Sequence[HybridStage], samples: int,
+                     reading: float) -> TaskGraph:
+    """
+    Return the tasks of a validation by samples that are dealt in parts as a round's are.
+
+    The last stage reads them, too, where it is not the first: so many seconds each.  The memory
+    is less than a round's: nothing is kept for a way back.
+    """
+    tasks: list[Task] = []
+    dealt = [costs.dealt(stage) for stage in stages]
+    barrier: tuple[int, ...] = ()
+    for left in range(samples, 0, -costs.samples):
+        ended = dict[str, int]()
+        for number in range(costs.micro_batches):
+            done = dict[str, int]()
+            before: Shares = ()
+            for k, stage in enumerate(stages):
+                shares = _there(costs, stage, dealt[k], number, left)
+                came: dict[str, list[int]] = defaultdict(list)
+                for (a, b), moved in crossings(before, shares).items():
+                    came[b].append(len(tasks))
+                    tasks.append(TransferTask(
+                        a, b, moved * costs.table.border_bytes[stage.first], (done[a],)))
+                made = dict[str, int]()
+                for name, count in shares:
+                    seconds, _ = costs.seconds(name, stage.first, stage.last, count)
+                    if 0 < k == len(stages) - 1:
+                        seconds += count * reading / costs.topology.device(name).speed
+                    made[name] = ended[name] = len(tasks)
+                    after = (done[name],) if name in done else ()
+                    tasks.append(ComputeTask(name, seconds, (*came[name], *after, *barrier),
+                                             f'V{number}'))
+                before, done = shares, made
+        barrier = _hops([name for stage in stages for name in stage.devices], costs,
+                        [*ended.values()], 0, tasks)
+    return TaskGraph(tuple(tasks), {}, {})
+
+
+def _there(costs: RoundCosts, stage: HybridStage, dealt: Sequence[Shares], number: int,
+           left: int) -> Shares:
+    """Return who computes how many samples in a pass of a part of which so many are there."""
+    found, begin = [], 0 if stage.of_round else sum(costs.portions[:number])
+    for name in stage.devices:
+        own = [dict(one).get(name, 0) for one in dealt]
+        before, count = sum(own[:number]) if stage.of_round else 0, own[number]
+        if (there := min(count, left - begin - before)) > 0:
+            found.append((name, there))
+        begin += sum(own) if stage.of_round else count
+    return tuple(found)
 
 
 def _hops(names: Sequence[str], costs: RoundCosts, after: Sequence[int], gone: int,

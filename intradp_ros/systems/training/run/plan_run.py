@@ -334,8 +334,9 @@ class PlanRun:
         return self._tag(Action('I', number), MOST_VALUES + value)
 
     def _rows_of(self, grains: range) -> list[int]:
-        rows = [row for grain in grains for row in self._device.task.grain_rows(grain)]
-        return self._samples[rows[0]:rows[-1] + 1] if rows else []
+        task = self._device.task
+        return self._samples[task.grain_rows(grains[0]).start:
+                             task.grain_rows(grains[-1]).stop] if grains else []
 
     def _read(self, samples: Sequence[int]) -> tuple[Tensors, Tensors]:
         """Return the values that enter the first layer, and the targets, of samples."""
@@ -572,6 +573,10 @@ class PlanRun:
         targets = backups(self._plan)
         own, sources = targets.get(device.name), [a for a, b in targets.items()
                                                   if b == device.name]
+        if own is None and not sources:
+            self._copied.append(tag)
+            device.report({'report': 'replicated', 'plan': self._number, 'tag': tag})
+            return
 
         def exchange() -> None:
             try:
@@ -700,7 +705,7 @@ class _Taking:
     """Lets what is computed take as long as on the emulated device."""
 
     def __init__(self, clock: _Clock, seconds: float) -> None:
-        self._clock = clock
+        self._clock, self._takes = clock, seconds > 0
         clock.due += seconds
 
     def __enter__(self) -> None:
@@ -708,4 +713,5 @@ class _Taking:
 
     def __exit__(self, *error: object) -> None:
         """Wait for the end."""
-        time.sleep(max(0.0, self._clock.due - time.monotonic()))
+        if self._takes and (left := self._clock.due - time.monotonic()) > 0:
+            time.sleep(left)

@@ -278,7 +278,8 @@ def squares(gradient: torch.Tensor) -> float:
     flat = gradient.flatten()
     if flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
-    return sum((float(torch.dot(part, part)) for part in torch.split(flat, _DOT)), 0.0)
+    parts = torch.split(flat, _DOT) if len(flat) > _DOT else (flat,)
+    return sum((float(torch.dot(part, part)) for part in parts), 0.0)
 
 
 def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
