@@ -10,6 +10,7 @@ what was read is dropped from it afterwards.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 import errno
@@ -60,6 +61,26 @@ def whole_pages(nbytes: int) -> int:
     return -(-nbytes // PAGE) * PAGE
 
 
+def read_pieces(path: Path, memory: memoryview, pieces: Sequence[tuple[int, int]]) -> FileRead:
+    """
+    Read pieces of a file (offset, bytes), in whole pages, to the same offsets of some memory.
+
+    Raises
+    ------
+    ValueError
+        If there is too little room.
+    OSError
+        If the file is not there, ends before, or cannot be read.
+
+    """
+    try:
+        return _read(path, memory, _DIRECT, pieces)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not _DIRECT:
+            raise
+    return _read(path, memory, 0, pieces)
+
+
 def read_file(path: Path, memory: memoryview) -> FileRead:
     """
     Read a whole file to the beginning of some memory.
@@ -82,21 +103,25 @@ def read_file(path: Path, memory: memoryview) -> FileRead:
     return _read(path, memory, 0)
 
 
-def _read(path: Path, memory: memoryview, flag: int) -> FileRead:
+def _read(path: Path, memory: memoryview, flag: int,
+          pieces: Sequence[tuple[int, int]] | None = None) -> FileRead:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flag)
     try:
         size = os.fstat(file).st_size
         if whole_pages(size) > len(memory):
             raise ValueError(f'{path.name} has {size} bytes, there is room for {len(memory)} in '
                              'whole pages')
-        done = 0
-        while done < size:
-            got = os.preadv(file, [memory[done:min(len(memory), done + REQUEST)]], done)
-            if not got:
-                raise OSError(errno.EIO, f'{path} ends after {done} of {size} bytes')
-            done += got
+        count = 0
+        for begin, nbytes in ((0, size),) if pieces is None else pieces:
+            done, stop = begin // PAGE * PAGE, begin + nbytes
+            last = min(len(memory), whole_pages(stop)) if pieces else len(memory)
+            while done < stop:
+                got = os.preadv(file, [memory[done:min(last, done + REQUEST)]], done)
+                if not got:
+                    raise OSError(errno.EIO, f'{path} ends after {done} of {stop} bytes')
+                done, count = done + got, count + got
         if not flag and hasattr(os, 'posix_fadvise'):
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        return FileRead(size, bool(flag))
+        return FileRead(count if pieces else size, bool(flag))
     finally:
         os.close(file)

@@ -11,7 +11,7 @@ this module did not write are never touched, nor counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, ExitStack, suppress
 from dataclasses import dataclass
 import hashlib
@@ -28,7 +28,7 @@ import time
 from safetensors import safe_open, SafetensorError
 import torch
 
-from intradp_ros.blobs.direct_read import read_file, Slot
+from intradp_ros.blobs.direct_read import read_file, read_pieces, Slot
 
 HEADER_BYTES = 256
 """Bytes of a file before its data: padded, so that the data are aligned for any kernel."""
@@ -151,6 +151,30 @@ class BlobStore:
             with suppress(OSError):
                 os.utime(path)
         return Blob(data, read.direct)
+
+    def read_pieces(self, digest: str, slot: Slot, pieces: Sequence[tuple[int, int]]) -> int:
+        """
+        Read pieces of a blob (offset, bytes) to where `read_into` would put them.
+
+        Returns
+        -------
+        The bytes that were read; 0 if this process has not seen the whole blob to be right.
+
+        Raises
+        ------
+        OSError
+            If the disk fails.
+
+        """
+        path = self._path(digest)
+        try:
+            status = path.stat()
+            if self._right.get(digest) != (status.st_ino, status.st_size):
+                return 0
+            return read_pieces(path, slot.memory, [
+                (HEADER_BYTES + offset, nbytes) for offset, nbytes in pieces]).nbytes
+        except FileNotFoundError:
+            return 0
 
     def nbytes(self, digest: str) -> int | None:
         """Return the bytes stored under a digest, None if there are none."""

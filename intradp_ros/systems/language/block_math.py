@@ -21,7 +21,7 @@ import torch
 from torch import nn, Tensor
 
 from intradp_ros.split.kernel_device import HOST, KernelDevice
-from intradp_ros.systems.language.experts import check_mixture, expert_shapes, Experts
+from intradp_ros.systems.language.experts import check_mixture, expert_shapes, Experts, Need
 from intradp_ros.systems.language.families import check_family, FamilyError, library
 from intradp_ros.systems.language.kernels import GELU_TANH, Kernels, kernels_on, LaneView, SILU
 from intradp_ros.systems.language.lanes import Lane, PAGE, page_runs
@@ -164,15 +164,15 @@ class LibraryBlocks:
         by_kind = 'layer_type' in inspect.signature(self._rotary.forward).parameters
         self._types = getattr(self.config, 'layer_types', None) if by_kind else None
 
-    def bind(self, block: int, tensors: Mapping[str, Stored]) -> Run:
-        """Return what computes a block with weights that lie in these tensors."""
+    def bind(self, block: int, tensors: Mapping[str, Stored], need: Need | None = None) -> Run:
+        """Return what computes a block with these tensors; `need` waits for some experts."""
         module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
         experts = bool(is_mlp) and self.family.experts
         put_stored(module, {name: tensor for name, tensor in tensors.items()
                             if not (experts and name.startswith('mlp.'))}, self.compute)
         module.eval()
         if is_mlp:
-            return self._mlp(module, Experts(self.config, tensors, self.compute) if experts
+            return self._mlp(module, Experts(self.config, tensors, self.compute, need) if experts
                              else module.mlp)
         return self._attention(module, self._types[layer] if self._types else '')
 

@@ -9,7 +9,7 @@ not go on (a newer base, another plan) is given up between two actions.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 import threading
@@ -44,7 +44,7 @@ from intradp_ros.systems.language.frames import (
     to_chunks,
 )
 from intradp_ros.systems.language.lanes import Lane, PAGE
-from intradp_ros.systems.language.manifest import Manifest
+from intradp_ros.systems.language.manifest import BlockFile, Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 from intradp_ros.systems.language.slots import BlockSlot, Loader, make_slots
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
@@ -348,7 +348,10 @@ class StageEngine:
         runs = {}
         for slot, blocks in zip(slots, plan.slots.get(name, ())):
             for block in blocks:
-                runs[block] = self.blocks.bind(block, slot.views(self.manifest.blocks[block]))
+                file = self.manifest.blocks[block]
+                runs[block] = self.blocks.bind(
+                    block, slot.views(file),
+                    partial(self._need, slot, block, file) if slot.in_parts(file) else None)
         kv = KvPages(self.manifest, plan.layers(name), plan.pages, self.blocks.device)
         for layer, both in caches.items():
             kv.put(layer, *both)
@@ -382,12 +385,12 @@ class StageEngine:
     def _do(self, program: _Program, action: Action) -> None:
         self._lane = getattr(action, 'lane', None)
         if isinstance(action, Run):
-            start = time.perf_counter()
+            start, waited = time.perf_counter(), self.meter.disk
             hidden = self._hidden[action.lane]
             if len(hidden):
                 self._hidden[action.lane] = program.runs[action.block](
                     self.blocks.device.take(hidden), self._lane_runs[action.lane])
-            self.meter.computing += time.perf_counter() - start
+            self.meter.computing += time.perf_counter() - start - (self.meter.disk - waited)
         elif isinstance(action, Ready):
             start = time.perf_counter()
             if not self.loader.wait(program.slots[action.slot], action.block,
@@ -420,6 +423,14 @@ class StageEngine:
             self.asks.waited(dict(zip(program.plan.participants,
                                       self._note(program, action.lane))))
             self.asks.sample(action.lane, hidden)
+
+    def _need(self, slot: BlockSlot, block: int, file: BlockFile, experts: Sequence[int]) -> None:
+        """Wait for the experts that tokens have chosen."""
+        program, start = self._program, time.perf_counter()
+        if not self.loader.need(slot, block, file, experts, lambda: program is None
+                                or self._over(program, self._round)):
+            raise RoundAborted
+        self.meter.disk += time.perf_counter() - start
 
     def _note(self, program: _Program, lane: int) -> tuple[float, ...]:
         """Return how long each device waited for its disk, this one's newest waits included."""

@@ -11,7 +11,7 @@ the experts, so that its bits depend on nothing that is computed with it.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 import math
 from typing import Any
 
@@ -24,6 +24,8 @@ from intradp_ros.systems.language.families import Family, FamilyError
 from intradp_ros.systems.language.kernels import Kernels, SILU
 from intradp_ros.systems.language.stored import Stored
 
+#: Waits for experts of some numbers.
+Need = Callable[[Sequence[int]], None]
 Floats = npt.NDArray[np.float64]
 #: What the library calls matrices of all experts: gate and up as one, and down.
 BOTH, DOWN = '.experts.gate_up_proj', '.experts.down_proj'
@@ -59,9 +61,15 @@ def expert_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int,
 
 
 class Experts:
-    """Computes a mixture (tokens x width, to the same) with the tensors of its block."""
+    """
+    Computes a mixture (tokens x width, to the same) with the tensors of its block.
 
-    def __init__(self, config: Any, tensors: Mapping[str, Stored], compute: Kernels) -> None:
+    `need` returns when the experts of some numbers are where their tensors say.
+    """
+
+    def __init__(self, config: Any, tensors: Mapping[str, Stored], compute: Kernels,
+                 need: Need | None = None) -> None:
+        self._need = need
         self._router, self._compute = tensors['mlp.gate.weight'], compute
         self._activation = _ACTIVATIONS[config.hidden_act]
         stacks = [tensors[f'mlp.experts.{part}.weight'] for part in (
@@ -77,7 +85,10 @@ class Experts:
         logits = compute.product(hidden, self._router)
         chosen, shares = route(logits.cpu().numpy(), self._used, self._normed)
         out = torch.zeros_like(hidden)
-        for number in np.unique(chosen):
+        numbers = np.unique(chosen)
+        if self._need:
+            self._need(numbers.tolist())
+        for number in numbers:
             tokens, place = np.nonzero(chosen == number)
             rows = torch.from_numpy(tokens).to(hidden.device)
             share = torch.from_numpy(shares[tokens, place]).to(hidden.device).unsqueeze(1)

@@ -23,6 +23,7 @@ from intradp_ros.systems.language.block_math import (
     norm_offset,
     Run,
 )
+from intradp_ros.systems.language.experts import Need
 from intradp_ros.systems.language.kernels import (
     AttentionView,
     kernels,
@@ -58,11 +59,11 @@ class FusedBlocks(LibraryBlocks):
         return self._share is None and (
             self.family.experts or type(mlp.act_fn).__name__ in ACTIVATIONS)
 
-    def bind(self, block: int, tensors: Mapping[str, Stored]) -> Run:
-        """Return what computes a block with weights that lie in these tensors."""
+    def bind(self, block: int, tensors: Mapping[str, Stored], need: Need | None = None) -> Run:
+        """Return what computes a block with these tensors; `need` waits for some experts."""
         module, (layer, is_mlp) = self.check(block, tensors), divmod(block, 2)
         if is_mlp and self.family.experts:
-            return super().bind(block, tensors)
+            return super().bind(block, tensors, need)
         norm = NormKind(norm_eps(getattr(module, self.family.norms[0])), norm_offset(self._norm))
         before, after = (VectorView.of(tensors.get(f'{name}.weight')) if name else VectorView()
                          for name in self.family.norms[2 * is_mlp:2 * is_mlp + 2])

@@ -50,7 +50,7 @@ def plan_limit(plan: SegmentPlan, manifest: Manifest, rates: Mapping[str, Device
         cache = len(plan.layers(name)) * tokens * manifest.kv_bytes
         head = _matrix(manifest) if name == plan.head else 0
         seconds += (weights + cache + head) / rates[name].memory_rate
-        streamed = sum(manifest.blocks[b].nbytes for b in plan.streamed(name))
+        streamed = sum(manifest.read_bytes(b) for b in plan.streamed(name))
         if streamed and streamed / rates[name].disk_rate > max(disk, seconds):
             disk, bound = streamed / rates[name].disk_rate, f'disk of {name}'
     if disk < seconds:
@@ -66,7 +66,7 @@ def fleet_limit(manifest: Manifest, rates: Mapping[str, DeviceRates], hop: float
     For a time T device i may read ``memory_i + disk_i T`` bytes in it; the fastest memories are
     filled first.
     """
-    wanted = sum(block.nbytes for block in manifest.blocks)
+    wanted = sum(manifest.read_bytes(block) for block in range(len(manifest.blocks)))
     cache = manifest.layers * tokens * manifest.kv_bytes
     best = Limit(float('inf'), '')
     for size in range(1, len(rates) + 1):

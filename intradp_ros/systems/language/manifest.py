@@ -73,6 +73,18 @@ class BlockFile:
     nbytes: int
     tensors: tuple[TensorPlace, ...]
 
+    @property
+    def experts(self) -> int:
+        """Return the experts of a mixture's block; 0 of others."""
+        return max((t.shape[0] for t in self.tensors if len(t.shape) == 3), default=0)
+
+    def pieces(self, expert: int | None = None) -> list[tuple[int, int]]:
+        """Return where an expert lies (offset, bytes); with None, what is of no expert."""
+        if expert is None:
+            return [(t.offset, t.nbytes) for t in self.tensors if len(t.shape) != 3]
+        each = [(t, t.nbytes // t.shape[0]) for t in self.tensors if len(t.shape) == 3]
+        return [(t.offset + expert * nbytes, nbytes) for t, nbytes in each]
+
     def views(self, data: torch.Tensor) -> dict[str, Stored]:
         """Return the tensors as views of a blob's bytes (flat, uint8)."""
         return {t.name: Stored(data[t.offset:t.offset + t.nbytes], t.type, t.shape)

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 import threading
 import time
@@ -27,15 +28,23 @@ class BlockSlot:
     Memory for one block at a time, on the host or a `device` that keeps copies.
 
     `memory` is what is read into, None where that is the loader's; `block` is which one is in it,
-    -1 if none; `due` the one that will be, when all is read.
+    -1 if none; `due` the one that will be.  Where blocks take `turns` in it, a mixture is there
+    without its experts first; `have` are those that are there, None for all.
     """
 
-    def __init__(self, store: BlobStore, nbytes: int, device: KernelDevice = HOST) -> None:
+    def __init__(self, store: BlobStore, nbytes: int, device: KernelDevice = HOST,
+                 turns: bool = False) -> None:
+        self._turns = turns
+        self.have: set[int] | None = None
         self.memory = store.slot(nbytes) if device is HOST else None
         self._copy = None if device is HOST else torch.empty(
             nbytes, dtype=torch.uint8, device=device.name)
         self.block = self.due = -1
         self.error: Exception | None = None
+
+    def in_parts(self, file: BlockFile) -> bool:
+        """Return whether only those experts of a block are read that are needed."""
+        return self._turns and self.memory is not None and file.experts > 0
 
     def views(self, file: BlockFile) -> dict[str, Stored]:
         """Return a block's tensors, as they lie here whenever the block is in the slot."""
@@ -58,13 +67,27 @@ def make_slots(plan: SegmentPlan, device: str, manifest: Manifest, store: BlobSt
                old: Mapping[int, BlockSlot], on: KernelDevice = HOST) -> list[BlockSlot]:
     """Return the slots of a plan; resident blocks that are in `old` are kept where they are."""
     return [old[blocks[0]] if len(blocks) == 1 and blocks[0] in old
-            else BlockSlot(store, max(manifest.blocks[block].nbytes for block in blocks), on)
+            else BlockSlot(store, max(manifest.blocks[block].nbytes for block in blocks), on,
+                           len(blocks) > 1)
             for blocks in plan.slots.get(device, ())]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """A block that is to be read, or one of its experts."""
+
+    slot: BlockSlot
+    block: int
+    file: BlockFile
+    expert: int | None = None
 
 
 class Loader:
     """
     Reads blocks of a store into slots, one after another, on a thread of its own.
+
+    Of mixtures in slots that take turns the experts come last: those that tokens have chosen at
+    once, before them those of the tokens before, and others while there is nothing else to do.
 
     `seconds` and `nbytes` count what was read; `reading` is called with each block, and when
     its reading began and ended (s).
@@ -72,7 +95,9 @@ class Loader:
 
     def __init__(self, store: BlobStore, name: str) -> None:
         self.store = store
-        self._waiting: deque[tuple[BlockSlot, int, BlockFile]] = deque()
+        #: In this order: experts that are awaited, blocks, experts ahead: likely ones, and others.
+        self._waiting: tuple[deque[_Piece], ...] = (deque(), deque(), deque(), deque())
+        self._chosen: dict[str, tuple[int, ...]] = {}
         self._changed = threading.Condition()
         self._busy = self._closed = False
         self._staging: Slot | None = None
@@ -84,8 +109,9 @@ class Loader:
     def load(self, slot: BlockSlot, block: int, file: BlockFile) -> None:
         """Begin to read a block into a slot; whatever was in it is lost at once."""
         with self._changed:
-            slot.block, slot.due, slot.error = -1, block, None
-            self._waiting.append((slot, block, file))
+            self._forget(slot)
+            slot.block, slot.due, slot.error, slot.have = -1, block, None, None
+            self._waiting[1].append(_Piece(slot, block, file))
             self._changed.notify_all()
 
     def wait(self, slot: BlockSlot, block: int, given_up: Callable[[], bool]) -> bool:
@@ -99,13 +125,21 @@ class Loader:
 
         """
         with self._changed:
-            while slot.block != block:
-                if slot.error:
-                    raise slot.error
-                if given_up() or self._closed:
-                    return False
-                self._changed.wait(0.05)
-        return True
+            return self._wait(slot, lambda: slot.block == block, given_up)
+
+    def need(self, slot: BlockSlot, block: int, file: BlockFile, experts: Sequence[int],
+             given_up: Callable[[], bool]) -> bool:
+        """Wait until some experts of a block are in its slot, too; others are not read ahead."""
+        with self._changed:
+            self._forget(slot)
+            self._chosen[file.digest] = tuple(experts)
+            if slot.have is None:
+                return True
+            self._waiting[0].extend(_Piece(slot, block, file, expert) for expert in experts
+                                    if expert not in slot.have)
+            self._changed.notify_all()
+            return self._wait(slot, lambda: slot.have is None or slot.have.issuperset(experts),
+                              given_up)
 
     def wake(self) -> None:
         """Let who waits look whether it is to give up."""
@@ -115,9 +149,10 @@ class Loader:
     def drain(self) -> None:
         """Forget what waits to be read, and wait for what is read now."""
         with self._changed:
-            for slot, *_ in self._waiting:
-                slot.due = -1
-            self._waiting.clear()
+            for pieces in self._waiting:
+                for piece in pieces:
+                    piece.slot.due = -1
+                pieces.clear()
             self._changed.wait_for(lambda: not self._busy)
 
     def close(self) -> None:
@@ -126,6 +161,22 @@ class Loader:
             self._closed = True
             self._changed.notify_all()
         self._thread.join()
+
+    def _wait(self, slot: BlockSlot, there: Callable[[], bool], given_up: Callable[[], bool],
+              ) -> bool:
+        while not there():
+            if slot.error:
+                raise slot.error
+            if given_up() or self._closed:
+                return False
+            self._changed.wait(0.05)
+        return True
+
+    def _forget(self, slot: BlockSlot) -> None:
+        """Read no experts of a slot that nobody waits for."""
+        for pieces in (self._waiting[0], *self._waiting[2:]):
+            for piece in [piece for piece in pieces if piece.slot is slot]:
+                pieces.remove(piece)
 
     def _staged(self, nbytes: int) -> Slot:
         """Return memory of the host through which blocks go to a device."""
@@ -138,25 +189,51 @@ class Loader:
         steady = Steady(self._thread.name)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
+                self._changed.wait_for(lambda: any(self._waiting) or self._closed)
                 if self._closed:
                     return
-                slot, block, file = self._waiting.popleft()
+                piece = next(pieces for pieces in self._waiting if pieces).popleft()
                 self._busy = True
             start = time.perf_counter()
             error: Exception | None = None
+            nbytes, whole = 0, False
             try:
-                if not slot.read(self.store, file, self._staged):
-                    raise OSError(f'block {block} ({file.digest[:12]}) is not in '
-                                  f'{self.store.folder}')
+                nbytes, whole = self._read(piece)
             except BaseException as failure:  # noqa: B902 - what waits for the block raises it
                 error = failure if isinstance(failure, Exception) else RuntimeError(
                     reason_of(failure))
             stop = time.perf_counter()
-            self.seconds, self.nbytes = self.seconds + stop - start, self.nbytes + file.nbytes
-            steady.do(partial(self.reading, block, start, stop), None)
+            self.seconds, self.nbytes = self.seconds + stop - start, self.nbytes + nbytes
+            steady.do(partial(self.reading, piece.block, start, stop), None)
             with self._changed:
-                if slot.due == block:
-                    slot.error, slot.block = error, -1 if error else block
+                if piece.slot.due == piece.block:
+                    self._arrived(piece, whole, error)
                 self._busy = False
                 self._changed.notify_all()
+
+    def _read(self, piece: _Piece) -> tuple[int, bool]:
+        """Return the bytes that were read, and whether they are the whole block."""
+        slot, file, store = piece.slot, piece.file, self.store
+        if slot.memory and slot.in_parts(file) and (nbytes := store.read_pieces(
+                file.digest, slot.memory, file.pieces(piece.expert))):
+            return nbytes, False
+        if piece.expert is None and slot.read(store, file, self._staged):
+            return file.nbytes, True  # the first time: all of a blob is compared with its digest
+        raise OSError(f'block {piece.block} ({file.digest[:12]}) is not in {store.folder}')
+
+    def _arrived(self, piece: _Piece, whole: bool, error: Exception | None) -> None:
+        """Note what is in a slot, and what else of it is to be read."""
+        slot, file = piece.slot, piece.file
+        if error:
+            slot.error, slot.block = error, -1
+        elif piece.expert is not None:
+            if slot.have is not None:
+                slot.have.add(piece.expert)
+        else:
+            slot.block = piece.block
+            if not whole:
+                slot.have = set()
+                likely = self._chosen.get(file.digest, ())
+                others = [number for number in range(file.experts) if number not in likely]
+                for pieces, numbers in zip(self._waiting[2:], (likely, others)):
+                    pieces.extend(_Piece(slot, piece.block, file, number) for number in numbers)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 import shutil
+import threading
 from typing import Any
 
 from gguf_files import write_gguf
@@ -25,6 +26,7 @@ from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.memory import activation_bytes
+from intradp_ros.systems.language.slots import BlockSlot, Loader
 
 PROMPT = [5, 17, 3, 80, 41, 41, 9, 60, 2, 2, 33, 70, 8, 12, 1, 0, 44]
 FAMILIES = ('mixtral', 'qwen3_moe')
@@ -132,6 +134,86 @@ def test_routes_are_those_of_softmax_and_depend_on_a_token_alone(normed):
     for row in range(0, 200, 7):
         each, share = route(logits[row:row + 1], 6, normed)
         assert (each[0] == chosen[row]).all() and (share[0] == shares[row]).all()
+
+
+@pytest.mark.parametrize('family, lanes', [
+    pytest.param('qwen3_moe', 1, marks=pytest.mark.slow), ('mixtral', 3)])
+def test_experts_that_stream_are_read_when_they_are_chosen(tmp_path, family, lanes):
+    """The bits are those of experts that stay in memory; far fewer bytes are read."""
+    more = {'num_local_experts': 16, 'num_experts_per_tok': 2, 'moe_intermediate_size': 256,
+            'intermediate_size': 256, 'hidden_size': 64}
+    manifest, store, whole = tiny_model(tmp_path / 'blobs', family, tied=False, **more)
+    given, bits, read = costs(manifest, 1), [], []
+    prompts = [[number * 7 + k for k in range(5)] for number in range(lanes)]
+    file = manifest.blocks[1]
+    each = sum(nbytes for _, nbytes in file.pieces(3))
+    assert file.experts == 16 and file.nbytes == 16 * each + sum(n for _, n in file.pieces())
+    for segments, streamed in ((1, False), (2, True)):
+        with LocalLanguage(given, 'a', Scripted(given, segments, streamed), {'a': store},
+                           times=QUICK) as local:
+            local.wait_ready()
+            first = [local.ask(prompt, 2) for prompt in prompts]
+            assert all(answering.wait(60).fate is Fate.DONE for answering in first)
+            engine = local.roles['a'].engine
+            before, rounds = engine.loader.nbytes, engine.meter.rounds
+            found = [(local.ask(prompt, COUNT, logits), logits)
+                     for prompt, logits in zip(prompts, ([] for _ in prompts))]
+            assert all(answering.wait(60).fate is Fate.DONE for answering, _ in found)
+            bits.append([torch.stack(logits) for _, logits in found])
+            read.append((engine.loader.nbytes - before, engine.meter.rounds - rounds))
+            streams = len(engine.plan.streamed('a'))
+    for answering, prompt in zip((each for each, _ in found), prompts):
+        assert answering.tokens == whole_answer(whole, prompt, COUNT, frozenset())[0]
+    assert all(torch.equal(one, other) for one, other in zip(*bits))
+    assert read[0][0] == 0 and streams
+    nbytes, rounds = read[1]
+    assert 0 < nbytes < (0.3 if lanes == 1 else 0.5) * rounds * streams * file.nbytes
+
+
+def test_experts_that_are_awaited_come_first_and_others_while_there_is_time(tmp_path):
+    manifest, store, _ = tiny_model(tmp_path, 'qwen3_moe')
+    blocks, read = {number: manifest.blocks[number] for number in (1, 3)}, []
+    going, pieces = threading.Event(), store.read_pieces
+
+    def noted(digest, slot, where):
+        going.wait(10)
+        number = next(number for number, file in blocks.items() if file.digest == digest)
+        read.append((number, next((expert for expert in range(8) if blocks[number].pieces(
+            expert) == where), None)))
+        return pieces(digest, slot, where)
+    slots = {number: BlockSlot(store, file.nbytes, turns=True) for number, file in blocks.items()}
+    loader = Loader(store, 'test')
+    try:
+        for number, file in blocks.items():  # seen as a whole the first time
+            loader.load(slots[number], number, file)
+            assert loader.wait(slots[number], number, lambda: False)
+            assert slots[number].have is None
+            assert loader.need(slots[number], number, file, [6, 2], lambda: False)
+        wanted = {number: slots[number].views(file)['mlp.experts.up_proj.weight'].data.clone()
+                  for number, file in blocks.items()}
+        for slot in slots.values():
+            slot.memory.memory[:] = bytes(len(slot.memory.memory))
+        store.read_pieces = noted
+        for number, file in blocks.items():
+            loader.load(slots[number], number, file)
+        going.set()
+        assert loader.wait(slots[3], 3, lambda: False)
+        assert loader.need(slots[1], 1, blocks[1], [6, 5], lambda: False)
+        assert {5, 6} <= slots[1].have
+        with loader._changed:
+            assert loader._changed.wait_for(lambda: slots[3].have == {*range(8)}, 10)
+        own = [expert for number, expert in read if number == 3]
+        assert own[:3] == [None, 6, 2] and sorted(own[1:]) == list(range(8))
+        assert loader.need(slots[1], 1, blocks[1], range(8), lambda: False)
+        for number, file in blocks.items():
+            found = slots[number].views(file)['mlp.experts.up_proj.weight'].data
+            assert torch.equal(found, wanted[number])
+        store._path(blocks[1].digest).unlink()
+        slots[1].have = {1}
+        with pytest.raises(OSError, match='is not in'):
+            loader.need(slots[1], 1, blocks[1], [1, 4], lambda: False)
+    finally:
+        loader.close()
 
 
 def test_a_token_reads_the_experts_that_it_uses(tmp_path):
