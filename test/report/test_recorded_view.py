@@ -46,7 +46,7 @@ def test_a_frame_has_its_figures(tmp_path: Path) -> None:
         assert facts['link'] == f'{rate} Mbit/s'
         [bars] = blocks_of(view, 'frames')
         assert bars['chosen'] == step and bars['rows'][step]['values'][1] == pytest.approx(2.5)
-    assert facts['bottleneck'] == 'server, busy for 67% of the frame'
+    assert facts['bottleneck of the frame below'] == 'server, busy for 67% of the frame'
     [drawn] = blocks_of(view, 'bands')
     assert drawn['stages'] == [[3, 1.0], [9, 0.25]] and drawn['image'] == 'hed/example.png'
     [timeline] = blocks_of(view, 'gantt')

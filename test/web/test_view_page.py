@@ -47,6 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 def shown(page: Page, folder: Path, keys: ApiKeys | None = None, **window: Any) -> Any:
     server = ViewServer(Replay(opened(folder)), '127.0.0.1', 0, keys)
+    page.open('about:blank')  # the page of before asks its server, which has ended, again
     page.errors.clear()
     page.open(server.url, **window)
     if keys is None:

@@ -162,8 +162,6 @@ def _model(record: Recorded, model: str, one: Report, story: Sequence[tuple[str,
                  WELL if ran.get('shared', math.inf) <= ran[best] else WARNS)]
     timelines = record.read(f'{model}/timelines.json') or []
     spans = timelines[step % len(timelines)] if timelines else {'spans': [], 'stages': []}
-    if text := bottleneck(spans['spans']):
-        blocks.append(facts([('bottleneck', text)]))
     if story:
         rows = [{'id': at, 'text': f'{phase}, frame {k + 1}', 'values': [
                  played['latency_ms'][k], max(0.0, played['answer_ms'][k]
@@ -181,7 +179,8 @@ def _model(record: Recorded, model: str, one: Report, story: Sequence[tuple[str,
                    ('received', shown(played['bytes_down'][k] / 1e3, 'kB')),
                    ('link', shown(played['rate_mbps'][k], 'Mbit/s')),
                    ('energy of the robot', shown(played['energy_j'][k], 'J')),
-                   ('rows divided', 'yes' if played['by_rows'][k] else 'no')], 'This frame')]
+                   ('rows divided', 'yes' if played['by_rows'][k] else 'no'),
+                   ('bottleneck of the frame below', bottleneck(spans['spans']))], 'This frame')]
     image = f'{model}/example.png'
     blocks += [
         bands('Who computed which rows: the robot the upper ones, the server the others',

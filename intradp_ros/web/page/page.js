@@ -210,7 +210,7 @@ function show() {
   for (const s of view.sections) {
     const box = $(s.id).querySelector('.blocks');
     const wide = document.body.clientWidth - 32;
-    const half = wide > 1020 ? (wide - 26) / 2 : wide;
+    const half = wide > 1050 ? (wide - 26) / 2 : wide;
     reuse(box, s.blocks.map((b, k) => [`${k} ${b.kind}`, JSON.stringify([b, wide]),
       () => draw[b.kind](b, Math.max(280, b.kind === 'gantt' ? wide : half))]));
   }
