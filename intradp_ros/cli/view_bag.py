@@ -46,7 +46,9 @@ class Bag:
 
     def __init__(self, path: Path) -> None:
         try:
-            from intradp_ros.nodes.common.bags import bag_types, Reader
+            from rosbags.rosbag2 import Reader
+
+            from intradp_ros.nodes.common.bags import bag_types
         except ModuleNotFoundError as error:
             raise CommandError(f'a bag needs {error.name}: {pip_install("training")}') from error
         self._path, self._lock, self._reader = path, threading.Lock(), Reader

@@ -481,8 +481,8 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
                      'predicted': each['predicted_ms'], 'limit': each['alone_ms'] or None})
     yield frames('Latency of the last frames with its parts; dashed: the robot alone, expected',
                  _PARTS, rows, f'{name} {stats["inference"]}', 'frame')
-    spans = robot.timelines.get(stats['inference']) or \
-        (list(robot.timelines.values())[-1] if robot.timelines else [])
+    own = robot.timelines.get(stats['inference'], [])
+    spans = own or next(reversed(robot.timelines.values()), [])
     yield facts([
         ('frame', stats['inference']), ('schedule', f'{stats["strategy"]} {stats["schedule"]}'),
         ('latency', shown(stats['latency_ms'], 'ms')),
@@ -490,12 +490,12 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
         ('sent', shown(stats['bytes_up'] / 1e3, 'kB')),
         ('received', shown(stats['bytes_down'] / 1e3, 'kB')),
         ('energy of the robot, modelled', shown(stats['energy_j'], 'J')),
-        ('bottleneck', bottleneck(spans) or _longest(stats))], 'This frame')
+        ('bottleneck', bottleneck(own) or _longest(stats))], 'This frame')
     schedule = stats['schedule']
     stages = robot.book[schedule] if stats['by_rows'] and schedule < len(robot.book) else []
     yield bands('Who computed which rows: the robot the upper ones, the server the others',
                 stages, robot.picture, latest['inference'])
-    yield gantt('Timeline of this frame' if stats['inference'] in robot.timelines else
+    yield gantt('Timeline of this frame' if own else
                 'Timeline of the newest frame that has one', spans)
     yield table('What changed', ['kind', 'frame', 'what'], [
         [event['kind'], event['inference'], event['text']] for event in robot.events])

@@ -68,13 +68,19 @@ const draw = {
     b.caption ? el('caption', {}, b.caption) : null,
     el('tbody', {}, ...b.rows.map(([name, value]) =>
       el('tr', {}, el('th', {scope: 'row'}, name), el('td', {}, value)))))),
-  table: (b) => el('div', {class: b.head.length > 4 ? 'scroll wide' : 'scroll', tabindex: 0},
-    el('table', {},
-      el('caption', {}, b.caption),
-      el('thead', {}, el('tr', {}, ...b.head.map((h) => el('th', {scope: 'col'}, h)))),
-      el('tbody', {}, ...b.rows.map((row) => el('tr',
-        {class: b.ours && row[0] === b.ours ? 'ours' : ''},
-        ...row.map((cell) => el('td', {class: cell.length > 40 ? 'text' : ''}, cell))))))),
+  table(b) {
+    const words = b.head.map((_, k) => b.rows.some((row) => !/^([\d–+-]|$)/.test(row[k]))
+      ? 'word' : undefined);
+    return el('div', {class: b.head.length > 4 ? 'scroll wide' : 'scroll', tabindex: 0},
+      el('table', {},
+        el('caption', {}, b.caption),
+        el('thead', {}, el('tr', {}, ...b.head.map((h, k) =>
+          el('th', {scope: 'col', class: words[k]}, h)))),
+        el('tbody', {}, ...b.rows.map((row) => el('tr',
+          {class: b.ours && row[0] === b.ours ? 'ours' : ''},
+          ...row.map((cell, k) =>
+            el('td', {class: cell.length > 40 ? 'text' : words[k]}, cell)))))));
+  },
   map: (b) => el('div', {class: 'map'},
     ...b.machines.map((m) => el('div', {class: `machine ${m.state}`}, el('b', {}, m.name), ' ',
       el('span', {}, m.role), ' ', el('span', {class: 'tone'}, m.state),
