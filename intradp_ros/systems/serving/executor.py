@@ -27,7 +27,7 @@ from intradp_ros.systems.serving.executor_messages import (
 )
 from intradp_ros.systems.serving.service import Service, TensorSpec
 
-_MODULE = 'intradp_ros.systems.serving.executor_process'
+EXECUTOR_MODULE = 'intradp_ros.systems.serving.executor_process'
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Opened:
     """
     A service that an executor has loaded, with its times by the sizes of batches.
 
-    `why` says why there are no larger batches, where the service asks for them.
+    `why` says why there are no larger batches, where the service asks for them.  `digest` is that
+    of the model, '' where it has none: it is emulated, or cannot be written.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -46,6 +47,12 @@ class Opened:
     why: str = ''
     nbytes: int = 0
     load_seconds: float = 0.0
+    digest: str = ''
+
+    def same(self, other: Opened) -> bool:
+        """Return whether another executor has loaded the same model."""
+        return (self.inputs, self.outputs, self.digest) == (
+            other.inputs, other.outputs, other.digest)
 
 
 class Listener(Protocol):
@@ -134,7 +141,7 @@ class ProcessExecutor(RemoteExecutor):
                  prefix: Sequence[str] = ()) -> None:
         """Start it; `prefix` are words before its command line."""
         super().__init__(number, services, listener)
-        self._child = ChildProcess(f'executor{number}', _MODULE, [f'executor{number}'],
+        self._child = ChildProcess(f'executor{number}', EXECUTOR_MODULE, [f'executor{number}'],
                                    self._heard, self._gone, log=log, prefix=prefix)
         self._child.send(json_message(threads=threads, device=device))
         for k, service in services.items():
@@ -163,7 +170,8 @@ def _opened(said: Mapping[str, Any]) -> Opened:
     inputs, outputs = (tuple(TensorSpec(name, dtype, tuple(shape))
                              for name, dtype, shape in said[key]) for key in ('inputs', 'outputs'))
     return Opened(inputs, outputs, tuple(said['sizes']), tuple(said['seconds']),
-                  tuple(said['spread']), said['why'], said['nbytes'], said['load_seconds'])
+                  tuple(said['spread']), said['why'], said['nbytes'], said['load_seconds'],
+                  said['digest'])
 
 
 def _named(found: Opened, service: Service) -> Opened:

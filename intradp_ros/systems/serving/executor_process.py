@@ -22,6 +22,8 @@ import numpy as np
 import torch
 
 from intradp_ros.core.child_process import Bytes, ChildSide
+from intradp_ros.graph.graph_errors import GraphFormatError
+from intradp_ros.graph.serialise import digest
 from intradp_ros.profiling.machine import prepare_process, release_memory
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import KernelDevice
@@ -71,12 +73,19 @@ def loaded(what: dict[str, Any], device: KernelDevice, services: dict[int, Loade
     release_memory()
     return json_message(
         said='opened', service=number, sizes=found.sizes, rows=found.ladder.rows,
-        why=found.ladder.why, load_seconds=time.monotonic() - began,
+        why=found.ladder.why, digest=_digest(found), load_seconds=time.monotonic() - began,
         nbytes=sum(t.nbytes for t in found.ladder.one.parameters.values()),
         seconds=[found.seconds[b] for b in found.sizes],
         spread=[found.spread[b] for b in found.sizes],
         inputs=[[s.name, s.dtype, s.shape] for s in found.inputs],
         outputs=[[s.name, s.dtype, s.shape] for s in found.outputs])
+
+
+def _digest(found: LoadedService) -> str:
+    try:
+        return digest(found.ladder.one)
+    except GraphFormatError:  # it holds what no archive can
+        return ''
 
 
 def computed(batch: Batch, services: Mapping[int, LoadedService]) -> list[Bytes]:

@@ -39,17 +39,21 @@ from intradp_ros.systems.serving.site_arrays import (
     absent,
     Asked,
     ENDED,
+    GONE,
     IN_TIME,
     LATE,
+    LEAVING,
     LOADING,
     make_site,
     NO_ROOM,
     NOT_HERE,
+    SERVING,
     SiteArrays,
     TOO_LATE,
     WOULD_BE_LATE,
     WOULD_HARM,
 )
+from intradp_ros.systems.serving.site_change import rearranged
 from intradp_ros.systems.serving.site_functions import site_functions, warmed
 from intradp_ros.systems.serving.site_kernels.dispatch import (
     Flags,
@@ -89,6 +93,34 @@ class Link(Protocol):
     def send(self, request: InferRequest, path: Sequence[str], heard: Heard,
              ) -> Callable[[], None]:
         """Send a request that was at the sites of `path`; return what withdraws it, at once."""
+
+
+class Numbers:
+    """Numbers of executors; one that is given back is taken again, so that they stay small."""
+
+    def __init__(self, taken: int) -> None:
+        self._taken, self._lock = set(range(taken)), threading.Lock()
+
+    def take(self) -> int:
+        """Return the least number that nobody has."""
+        with self._lock:
+            number = next(k for k in range(len(self._taken) + 1) if k not in self._taken)
+            self._taken.add(number)
+        return number
+
+    def give(self, number: int) -> None:
+        """Give a number back."""
+        with self._lock:
+            self._taken.discard(number)
+
+
+@dataclass(frozen=True)
+class Coming:
+    """An executor that has loaded its services, and a number for it that no other one has."""
+
+    number: int
+    executor: Executor
+    opened: Mapping[int, Opened]
 
 
 @dataclass(eq=False)
@@ -145,14 +177,22 @@ class Gateway:
         self._functions = site_functions(False)
         if compiled:
             threading.Thread(target=self._compile, daemon=True).start()
-        places = [(e, s) for e, numbers in enumerate(executors) for s in numbers]
-        self._place = {pair: k for k, pair in enumerate(places)}
         self._arrays: SiteArrays = make_site(
-            [absent(*pair) for pair in places], len(executors), len(services),
+            [absent(e, s) for e, numbers in enumerate(executors) for s in numbers],
+            len(executors), len(services),
             largest=max((max(service.batches) for service in services), default=1))
-        self._arrays.alive[:] = 0
-        self._book = TableBook(self._arrays, self._place)
+        self._arrays.alive[:] = GONE
+        self._book = TableBook()
+        self._book.arrange(self._arrays)
         self._executors: dict[int, Executor] = {}
+        #: What is called when an executor that is leaving has ended what it had.
+        self._leaving: dict[int, Callable[[], None]] = {}
+        #: Numbers of executors, those of this gateway and those that may come.
+        self.numbers = Numbers(len(executors))
+        #: Names of robots on their docks by the numbers that their executors have.
+        self.docked: dict[int, str] = {}
+        #: What became of the newest plan, for people.
+        self.plan: Mapping[str, str] = {'state': 'used', 'why': ''}
         self._rows: dict[int, _Held] = {}
         self._held: dict[int, _Held] = {}
         self._batches: dict[int, tuple[int, list[_Held], float]] = {}
@@ -408,16 +448,18 @@ class Gateway:
             if executor in self._executors:
                 self._lose(executor, now)
             self._executors[executor] = what
-            self._arrays.alive[executor] = 1
+            self._arrays.alive[executor] = SERVING
         self._outbox.drain()
 
     def opened(self, executor: int, service: int, found: Opened) -> None:
         """Hear that an executor has loaded a service, also anew: then who sits there moves."""
         now = self._clock()
         with self._lock:
+            place = self._book.place.get((executor, service))
+            if place is None:  # its executor has left
+                return
             self._specs[service] = found
             self._problems.pop((executor, service), None)
-            place = self._place[executor, service]
             seated = [self._rows[int(row)] for row in
                       self._arrays.queue[place, :self._arrays.queued[place]]]
             for held in seated:
@@ -433,7 +475,50 @@ class Gateway:
         _LOG.error('%s: executor %d cannot load %s: %s', self.site, executor,
                    self.services[service].name, why)
         with self._lock:
-            self._problems[executor, service] = why
+            if (executor, service) in self._book.place:
+                self._problems[executor, service] = why
+
+    def changed(self, coming: Sequence[Coming], leaving: Mapping[int, Callable[[], None]],
+                ) -> None:
+        """
+        Go over to other executors: `coming` ones are used at once, `leaving` ones take nobody new.
+
+        These end what they have, as far as others do not take it over before; then what stands
+        beside their number is called, and the number may be used again.
+        """
+        now = self._clock()
+        with self._lock:
+            self._arrange([*self._book.place, *((one.number, s) for one in coming
+                                                for s in one.opened)])
+            for one in coming:
+                self._executors[one.number] = one.executor
+                self._arrays.alive[one.number] = SERVING
+                for service, found in one.opened.items():
+                    self._specs[service] = found
+                    self._book.open(one.number, service, self.services[service], found)
+            for number, over in leaving.items():
+                self._leaving[number] = over
+                if self._arrays.alive[number]:
+                    self._arrays.alive[number] = LEAVING
+            self._start_free(now)
+        self._outbox.drain()
+
+    def _arrange(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self._arrays = rearranged(self._arrays, pairs, 1 + max((e for e, _ in pairs), default=-1))
+        self._book.arrange(self._arrays)
+        self._problems = {pair: why for pair, why in self._problems.items()
+                          if pair in self._book.place}
+
+    def _end_leaving(self) -> None:
+        """Let go executors that are leaving and have ended what they had."""
+        arrays = self._arrays
+        over = [e for e in self._leaving if arrays.running[e] < 0 and not arrays.slotted[e]]
+        if not over:
+            return
+        for executor in over:
+            self._executors.pop(executor, None)
+            self._outbox.put(self._leaving.pop(executor))
+        self._arrange([pair for pair in self._book.place if pair[0] not in over])
 
     def ended(self, executor: int, result: BatchResult) -> None:
         """Hear of the end of a batch."""
@@ -489,7 +574,9 @@ class Gateway:
     def _start_free(self, now: float) -> None:
         """Let free executors begin with whoever is seated."""
         arrays = self._arrays
-        for executor, what in self._executors.items():
+        # who has nothing seated takes over from others: after these have begun
+        for executor in sorted(self._executors, key=lambda number: not arrays.slotted[number]):
+            what = self._executors[executor]
             if arrays.running[executor] >= 0 or not arrays.alive[executor]:
                 continue
             rows = self._functions.start_batch(arrays, executor, now)
@@ -507,6 +594,7 @@ class Gateway:
             service = int(arrays.service_of[arrays.running[executor]])
             self._outbox.put(_begin(what, self._serial, service,
                                     [held.request.tensors for held in batch]))
+        self._end_leaving()
 
     def _started(self, held: _Held) -> None:
         if held.stream is not None:
@@ -669,7 +757,8 @@ class Gateway:
             for held in self._held.values():
                 in_flight[held.service] += not held.forwarded
             return {
-                'site': self.site, 'executors': len(self._executors),
+                'site': self.site, 'executors': len(self._executors), 'plan': dict(self.plan),
+                'docked': sorted(self.docked.values()),
                 'links': sorted(self._neighbours.links),
                 'hop_ms': {name: 1e3 * float(self._neighbours.rows.hop[k])
                            for name, k in self._neighbours.sites.items()

@@ -26,6 +26,8 @@ IN_TIME, LATE, REFUSED, CANCELLED, LET_GO = range(5)
 FATES = 4
 #: States of a row; what is over runs on for nobody.
 FREE, SEATED, RUNNING, OVER = range(4)
+#: What an executor is, in `alive`; one that is leaving ends what it has, and takes nobody new.
+GONE, SERVING, LEAVING = range(3)
 #: Why a request gets no seat.
 TOO_LATE, NOT_HERE, LOADING, NO_ROOM, WOULD_BE_LATE, WOULD_HARM = range(6)
 #: Of `marks`: how many rows are free, and how many ended in the newest call.
@@ -68,8 +70,8 @@ class SiteArrays(NamedTuple):
     `wanted`, which it gets once nobody sits there, `ready` (from when on, infinite: not loaded),
     promised `seconds` by rows of a batch, and the `queue` of rows with its length (`queued`).
 
-    By executor: `alive`, the place that is `running` (-1: none), `began` and `free_at`, the rows
-    of its `batch` and their number, its `slots` (places) and their number.
+    By executor: `alive` (gone, serving, leaving), the place that is `running` (-1: none), `began`
+    and `free_at`, the rows of its `batch` and their number, its `slots` (places) and their number.
 
     By service: seconds of executors `spent` for answers in time and for nobody.
 

@@ -30,6 +30,8 @@ class PlannedSite:
     services: tuple[Service, ...]
     gateways: Mapping[str, str]
     lanes: tuple[tuple[int, ...], ...] | None = None
+    #: The file of the plan, which is watched while the site runs.
+    plan: Path | None = None
 
     @property
     def port(self) -> int:
@@ -43,8 +45,11 @@ class PlannedSite:
 
     def start(self, settings: SiteSettings) -> LocalSite:
         """Start its gateway and its executors."""
-        return LocalSite(self.name, self.services, list(self.gateways) or [self.name], settings,
+        site = LocalSite(self.name, self.services, list(self.gateways) or [self.name], settings,
                          lanes=self.lanes)
+        if self.plan:
+            site.watch(self.plan)
+        return site
 
 
 def planned_site(fleet: Path, services: tuple[Service, ...], device: str = '',
@@ -63,7 +68,7 @@ def planned_site(fleet: Path, services: tuple[Service, ...], device: str = '',
     lanes = read_placement(plan).lanes(name, [service.name for service in services]) \
         if plan else None
     return PlannedSite(name, services, {site: device.gateway for site, device in sites.items()},
-                       lanes)
+                       lanes, plan)
 
 
 def read_sites(path: Path) -> tuple[Topology, Mapping[str, Device]]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from intradp_ros.systems.serving.allocator import largest_batch
@@ -18,60 +19,69 @@ class TableBook:
     """
     Tables by place, kept in the arrays of a site as promised seconds.
 
-    A batch runs in the next larger size that there is a program for, so that all rows up to it
-    take the same.
+    A place is a service on an executor, `place` its index in the arrays.  A batch runs in the next
+    larger size that there is a program for, so that all rows up to it take the same.
     """
 
-    def __init__(self, site: SiteArrays, place: Mapping[tuple[int, int], int]) -> None:
-        self._site, self._place = site, place
-        self._tables: dict[int, ServiceTable] = {}
-        self._sizes: dict[int, tuple[int, ...]] = {}
-        self._why: dict[int, str] = {}
+    def __init__(self) -> None:
+        self.place: Mapping[tuple[int, int], int] = {}
+        self._found: dict[tuple[int, int], _Known] = {}
+
+    def arrange(self, site: SiteArrays) -> None:
+        """Take the arrays of a site, also in place of former ones with other places."""
+        self._site = site
+        pairs = zip(site.executor_of.tolist(), site.service_of.tolist())
+        self.place = {pair: k for k, pair in enumerate(pairs)}
+        self._found = {pair: known for pair, known in self._found.items() if pair in self.place}
 
     def open(self, executor: int, service: int, declared: Service, found: Opened) -> None:
         """Let a place be used, with batches that suit the service's deadline."""
-        place = self._place[executor, service]
         table = ServiceTable(found.seconds, found.spread, found.nbytes, found.load_seconds)
-        self._tables[place], self._sizes[place] = table, found.sizes
-        self._why[place] = found.why
-        rungs = [self._rung(place, rows) for rows in range(1, found.sizes[-1] + 1)]
+        known = self._found[executor, service] = _Known(table, found.sizes, found.why)
+        rungs = [known.rung(rows) for rows in range(1, found.sizes[-1] + 1)]
         whole = ServiceTable(tuple(found.seconds[k] for k in rungs),
                              tuple(found.spread[k] for k in rungs))
         size = largest_batch(whole, declared.deadline, found.sizes)
-        set_place(self._site, place, size, self._promised(place), -1.0)
+        set_place(self._site, self.place[executor, service], size, known.promised(), -1.0)
 
     def close(self, executor: int) -> None:
         """Let no place of an executor be used."""
-        for (other, _), place in self._place.items():
+        for (other, _), place in self.place.items():
             if other == executor:
                 self._site.ready[place] = float('inf')
 
     def learn(self, place: int, rows: int, seconds: float) -> None:
         """Note what a batch of so many rows took, if such ones are still made."""
-        if rows > self._sizes[place][-1]:
+        site = self._site
+        known = self._found[int(site.executor_of[place]), int(site.service_of[place])]
+        if rows > known.sizes[-1]:
             return
-        rung = self._rung(place, rows)
-        self._tables[place] = learnt(self._tables[place], rung + 1, seconds)
-        size = int(self._site.size[place])
-        set_place(self._site, place, size, self._promised(place), float(self._site.ready[place]))
+        known.table = learnt(known.table, known.rung(rows) + 1, seconds)
+        set_place(site, place, int(site.size[place]), known.promised(), float(site.ready[place]))
 
     def described(self, service: int) -> list[Mapping[str, Any]]:
         """Return size and promised milliseconds of each place of a service."""
-        return [{'executor': executor, 'size': int(self._site.size[place]),
-                 'promised_ms': {b: 1e3 * self._tables[place].quantile(k + 1)
-                                 for k, b in enumerate(self._sizes[place])},
-                 'mean_ms': {b: 1e3 * self._tables[place].seconds[k]
-                             for k, b in enumerate(self._sizes[place])},
-                 'why': self._why[place]}
-                for (executor, number), place in self._place.items()
-                if number == service and place in self._tables]
+        return [{'executor': executor, 'size': int(self._site.size[self.place[executor, number]]),
+                 'promised_ms': {b: 1e3 * known.table.quantile(k + 1)
+                                 for k, b in enumerate(known.sizes)},
+                 'mean_ms': {b: 1e3 * known.table.seconds[k] for k, b in enumerate(known.sizes)},
+                 'why': known.why}
+                for (executor, number), known in self._found.items() if number == service]
 
-    def _rung(self, place: int, rows: int) -> int:
+
+@dataclass
+class _Known:
+    """The table of a place, by the sizes of batches; `why` no larger ones."""
+
+    table: ServiceTable
+    sizes: tuple[int, ...]
+    why: str
+
+    def rung(self, rows: int) -> int:
         """Return the index of the size in which so many rows run."""
-        return next(k for k, b in enumerate(self._sizes[place]) if b >= rows)
+        return next(k for k, b in enumerate(self.sizes) if b >= rows)
 
-    def _promised(self, place: int) -> list[float]:
+    def promised(self) -> list[float]:
         """Return the promised seconds by rows; more rows never take less."""
-        quantiles = self._tables[place].quantiles()
-        return [quantiles[self._rung(place, rows)]
-                for rows in range(1, self._sizes[place][-1] + 1)]
+        quantiles = self.table.quantiles()
+        return [quantiles[self.rung(rows)] for rows in range(1, self.sizes[-1] + 1)]

@@ -13,7 +13,7 @@ import pytest
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
-from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.systems.serving.gateway import Coming, Gateway
 from intradp_ros.systems.serving.service import parse_services
 from intradp_ros.systems.serving.site_arrays import check_whole
 
@@ -39,13 +39,16 @@ services:
 class Lane:
     """An executor in model time: a batch ends `part` of its time after it began."""
 
-    def __init__(self, world, gateway, number, part=1.0):
+    def __init__(self, world, gateway, number, part=1.0, joins=True):
         self.world, self.gateway, self.number, self.part = world, gateway, number, part
         self.dead = False
-        gateway.joined(number, self)
-        for k, service in enumerate(SERVICES):
-            gateway.opened(number, k, Opened(service.inputs, service.outputs, service.batches,
-                                             service.seconds, (0.0,) * len(service.seconds)))
+        self.opened = {k: Opened(service.inputs, service.outputs, service.batches,
+                                 service.seconds, (0.0,) * len(service.seconds))
+                       for k, service in enumerate(SERVICES)}
+        if joins:
+            gateway.joined(number, self)
+            for k, found in self.opened.items():
+                gateway.opened(number, k, found)
 
     def run(self, number, service, rows):
         what = SERVICES[service]
@@ -405,3 +408,46 @@ def test_a_closed_gateway_refuses():
     world.gateways['a'].close()
     world.ask(1)
     assert world.fates() == {InferFate.REFUSED: 1}
+
+
+@pytest.mark.parametrize('come', (1, 0))
+def test_executors_that_leave_end_what_is_seated_and_take_nobody_new(come):
+    world = World()
+    gateway, gone = world.gateways['a'], []
+    for number in range(17):
+        world.ask(number, remaining=0.25)
+    world.until(world.now + 0.001)
+    new = [Lane(world, gateway, 1, joins=False)][:come]
+    gateway.changed([Coming(1, lane, lane.opened) for lane in new],
+                    {0: lambda: gone.append(world.now)})
+    assert not gone
+    world.ask(20)
+    world.until(102)
+    counts = Counter(end.fate for number, end in world.ends.items() if number < 20)
+    assert counts == {InferFate.IN_TIME: 17}, 'what was seated'
+    assert (world.ends[20].fate is InferFate.IN_TIME) is bool(come), world.ends[20]
+    (when,) = gone
+    # another takes over half of the batches that wait; alone it computes all four
+    assert when == pytest.approx(100.01 + (2 if come else 4) * 0.016)
+    assert {e for e, _ in gateway._book.place} == ({1} if come else set())
+    assert gateway.described()['executors'] == come
+    lane = Lane(world, gateway, 0, joins=False)  # its number may be used again
+    gateway.changed([Coming(0, lane, lane.opened)], {1: lambda: None} if come else {})
+    world.ask(21)
+    world.until(103)
+    assert world.ends[21].fate is InferFate.IN_TIME
+    world.whole(19)
+
+
+def test_an_executor_that_dies_while_it_leaves_lets_its_requests_sit_elsewhere():
+    world = World()
+    gateway, gone = world.gateways['a'], []
+    for number in range(9):
+        world.ask(number)
+    lane = Lane(world, gateway, 1, joins=False)
+    gateway.changed([Coming(1, lane, lane.opened)], {0: lambda: gone.append(0)})
+    world.lanes['a'][0].kill()
+    assert gone
+    world.until(102)
+    assert world.fates() == {InferFate.IN_TIME: 9}
+    world.whole(9)

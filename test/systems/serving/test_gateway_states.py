@@ -10,6 +10,7 @@ in another order, or of executors and sites that are gone.
 from __future__ import annotations
 
 from collections import Counter
+import functools
 import gc
 import itertools
 import logging
@@ -56,19 +57,23 @@ def picked(items, pick):
     return items[pick % len(items)]
 
 
+def opened(service, sizes, factor=1.0):
+    what = HIDDEN if SERVICES[service].name == 'hidden' else SERVICES[service]
+    return Opened(what.inputs, what.outputs, sizes,
+                  tuple(factor * 0.01 * (1 + 0.2 * b) for b in sizes), (0.0,) * len(sizes))
+
+
 class Lane:
     """An executor whose batches end when a rule says so."""
 
-    def __init__(self, gateway, number, broken=False):
+    def __init__(self, gateway, number, broken=False, joins=True):
         self.gateway, self.number, self.broken = gateway, number, broken
-        self.batches, self.gone = [], False
-        gateway.joined(number, self)
+        self.batches, self.gone, self.leaves = [], False, False
+        if joins:
+            gateway.joined(number, self)
 
     def open(self, service, sizes, factor=1.0):
-        what = HIDDEN if SERVICES[service].name == 'hidden' else SERVICES[service]
-        self.gateway.opened(self.number, service, Opened(
-            what.inputs, what.outputs, sizes,
-            tuple(factor * 0.01 * (1 + 0.2 * b) for b in sizes), (0.0,) * len(sizes)))
+        self.gateway.opened(self.number, service, opened(service, sizes, factor))
 
     def run(self, number, service, rows):
         if self.broken:
@@ -227,21 +232,47 @@ class GatewayStates(RuleBasedStateMachine):
 
     @rule(pick=PICK, services=st.sets(st.integers(0, 2)), broken=st.sampled_from((False,) * 4
                                                                                  + (True,)))
-    def switch_plan(self, pick, services, broken):
+    def take_the_place(self, pick, services, broken):
         """Put another executor in the place of one, which may be at work, with other services."""
         site, number = picked(list(self.lanes), pick)
         old = self.lanes[site, number]
+        if old.leaves:
+            return
         self.old += [(old, batch) for batch in old.batches]
         old.gone = True
         lane = self.lanes[site, number] = Lane(self.gateways[site], number, broken)
         for service in services:
             lane.open(service, (1,) if service == 1 else (1, 2))
 
+    @rule(pick=PICK, leaving=st.sets(st.integers(0, 3)), broken=st.sampled_from((False,) * 4 + (
+        True,)), come=st.lists(st.sets(st.integers(0, 2), min_size=1), max_size=2))
+    def switch_plan(self, pick, leaving, broken, come):
+        """Go over to other executors; those that leave may be at work, or dead."""
+        site = picked(SITES, pick)
+        mine = {n: lane for (name, n), lane in self.lanes.items() if name == site}
+        leaving = {n for n in leaving if n in mine and not mine[n].leaves}
+        if len(mine) + len(come) > 4 or not come and leaving == set(mine):
+            return
+        coming = []
+        for services in come:
+            number = next(n for n in range(4) if (site, n) not in self.lanes)
+            lane = self.lanes[site, number] = Lane(self.gateways[site], number, broken, False)
+            coming.append(gateways.Coming(number, lane, {
+                k: opened(k, (1,) if k == 1 else (1, 2)) for k in services}))
+
+        def over(number):
+            lane = self.lanes.pop((site, number))
+            assert lane.gone or not lane.batches, 'it is at work'
+            lane.gone = True
+        for number in leaving:
+            mine[number].leaves = True
+        self.gateways[site].changed(coming, {n: functools.partial(over, n) for n in leaving})
+
     @rule(pick=PICK, service=st.integers(0, 2), factor=st.sampled_from((0.5, 1.0, 3.0)),
           sizes=st.sampled_from(((1,), (1, 2), (1, 2, 4))))
     def open_anew(self, pick, service, factor, sizes):
         lane = picked(list(self.lanes.values()), pick)
-        if not lane.gone:
+        if not lane.gone and not lane.leaves:
             lane.open(service, (1,) if service == 1 else sizes[:2] if service == 2 else sizes,
                       factor)
 
@@ -295,6 +326,11 @@ class GatewayStates(RuleBasedStateMachine):
                        for row, held in gateway._rows.items())
             assert sum(gateway._clients.values()) == len(gateway._held)
             assert gateway._outbox.idle
+            for number in gateway._leaving:
+                assert self.lanes[site, number].leaves
+                assert gateway._arrays.running[number] >= 0 or gateway._arrays.slotted[number]
+            assert {e for e, _ in gateway._book.place} == {
+                n for name, n in self.lanes if name == site}, 'numbers leak'
             assert len(gateway._deadlines) <= 2 * len(gateway._held) + 64
         for frames in self.handed.values():
             assert frames == sorted(frames), 'frames out of order'
@@ -319,12 +355,12 @@ class GatewayStates(RuleBasedStateMachine):
             self.now += gateways.LONGEST + 1
             for gateway in self.gateways.values():
                 gateway.look()
-        for lane in self.lanes.values():
+        for lane in list(self.lanes.values()):
             if lane.batches and not lane.gone:
                 lane.gateway.ended(lane.number, lane.batches.pop())
         for gateway in self.gateways.values():
-            for kept in (gateway._held, gateway._rows, gateway._clients, gateway._batches,
-                         gateway._deadlines):
+            for kept in (gateway._leaving, gateway._held, gateway._rows, gateway._clients,
+                         gateway._batches, gateway._deadlines):
                 assert not kept
             assert not gateway._arrays.state.any()
             assert all(stream.idle for stream in gateway._streams.values())
@@ -341,11 +377,12 @@ class GatewayStates(RuleBasedStateMachine):
 
     def next_is_unharmed(self):
         site = SITES[0]
-        lane = self.lanes[site, 0] = Lane(self.gateways[site], 0)
-        lane.open(0, (1, 2))
+        numbers = {n for name, n in self.lanes if name == site}
+        self.switch_plan(0, set(list(numbers)[1:]), False, [])  # room for one
+        self.switch_plan(0, set(), False, [{0}])
         self.submit(0, 0, 2, 0.1, 0, 'r', '', True, 1)
         self.now += 0.01
-        for other in self.lanes.values():
+        for other in list(self.lanes.values()):
             if other.batches and not other.gone:
                 other.gateway.ended(other.number, other.batches.pop())
         fate, reason = self.ends[max(self.ends)]

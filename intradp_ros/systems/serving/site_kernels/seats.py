@@ -31,6 +31,7 @@ from intradp_ros.systems.serving.site_arrays import (
     RUNNING,
     Seat,
     SEATED,
+    SERVING,
     SiteArrays,
     TOO_LATE,
     WOULD_BE_LATE,
@@ -226,7 +227,7 @@ def outlook(site: SiteArrays, now: float, ends: Floats, shares: Floats, least: F
     least[:] = math.inf
     for place in range(len(site.queued)):
         executor, service = site.executor_of[place], site.service_of[place]
-        if not site.alive[executor] or site.ready[place] > now:
+        if site.alive[executor] != SERVING or site.ready[place] > now:
             continue
         size = site.size[place]
         shares[service] += size / site.seconds[place, size]
@@ -253,7 +254,7 @@ def _first_to_end(site: SiteArrays, asked: Asked, now: float, displacing: bool,
     best, fit = -1, Fit(math.inf, 0, -1)
     for place in range(len(site.queued)):
         if site.service_of[place] != asked.service or site.ready[place] > now \
-                or not site.alive[site.executor_of[place]] \
+                or site.alive[site.executor_of[place]] != SERVING \
                 or site.size[place] != site.wanted[place]:
             continue
         found = _fit(site, place, asked, now, displacing)
@@ -416,7 +417,7 @@ def _refusal(site: SiteArrays, asked: Asked, now: float) -> Seat:
     remaining = asked.deadline - now
     for place in range(len(site.queued)):
         executor = site.executor_of[place]
-        if site.service_of[place] != asked.service or not site.alive[executor]:
+        if site.service_of[place] != asked.service or site.alive[executor] != SERVING:
             continue
         if site.ready[place] > now:
             if why == NOT_HERE:
@@ -474,6 +475,8 @@ def _after(site: SiteArrays, row: int, other: int) -> bool:
 def _backlog(site: SiteArrays, executor: int, now: float) -> tuple[int, int]:
     """Return the place of another executor with most to do, and the own one that can do it."""
     source, own, most = -1, -1, 0
+    if site.alive[executor] != SERVING:
+        return source, own
     for place in range(len(site.queued)):
         if site.executor_of[place] != executor or site.ready[place] > now:
             continue
