@@ -17,6 +17,7 @@ package: clients of openpi connect as they are, to ws://HOST:PORT/SERVICE?deadli
 #: Verb: its module in this folder, and a summary.
 VERBS: Mapping[str, tuple[str, str]] = {
     'up': ('serve_up', 'run the gateway and the executors of one site'),
+    'dock': ('serve_dock', 'let this robot compute for a site while it is on its dock'),
     'plan': ('serve_plan', 'which site would run what, and what would be answered in time'),
     'status': ('serve_status', 'who serves what, and what became of requests'),
 }

@@ -58,6 +58,9 @@ def run(args: argparse.Namespace) -> int:
             out.show(_table(site, state))
             for what, why in state['problems'].items():
                 out.warn(f'{site}: {what}: {why}')
+            if (plan := state.get('plan', {})).get('state', 'used') != 'used':
+                out.warn(f'{site}: another plan is {plan["state"]}'
+                         + (f': {plan["why"]}' if plan['why'] else ''))
         out.result(found)
     return int(any('error' in state for state in found.values()))
 
@@ -77,7 +80,8 @@ def asked(gateway: str, key: str) -> dict[str, Any]:
 def _table(site: str, state: dict[str, Any]) -> Table:
     """Return the services of a site, one in a row."""
     table = Table(title=f'site {site}: {state["executors"]} executors, forwards to '
-                  f'{", ".join(state["links"]) or "nobody"}')
+                  f'{", ".join(state["links"]) or "nobody"}'
+                  + (f'; docked: {", ".join(state["docked"])}' if state.get('docked') else ''))
     for name in ('service', 'in time', 'late', 'refused', 'cancelled', 'lost', 'p95 ms',
                  'sent on', 'batches: promised ms'):
         table.add_column(name)

@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--services', type=Path, required=True, metavar='FILE',
                         help='services.yaml')
     parser.add_argument('--plan', type=Path, metavar='FILE', help='a placement that serve plan '
-                        'wrote: what each executor runs (default: each runs all services)')
+                        'wrote: what each executor runs, also once the file changes (default: '
+                        'each runs all services)')
     parser.add_argument('--device', default='', metavar='NAME', help='the device that this '
                         'machine is in the fleet, or its site (default: its host name)')
     parser.add_argument('--address', default='127.0.0.1', help='to listen on; others than this '
@@ -57,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         'sites: a name, a blank and a key on each line')
     parser.add_argument('--site-key', type=Path, metavar='FILE',
                         help='the key by which other sites know this one')
+    parser.add_argument('--docks', type=_names, default=(), metavar='NAMES', help='names in '
+                        '--keys, with commas, of robots that may compute for this site while '
+                        'they are on their docks (serve dock); any: all that may ask')
     parser.add_argument('--executors', type=int, metavar='N', help='processes that compute '
                         '(default: 1, or those of the plan)')
     parser.add_argument('--threads', type=int, default=1, metavar='N',
@@ -83,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         site = planned_site(args.fleet, read_services(args.services), args.device, args.plan)
         access = web.SiteAccess.load(args.address, args.keys, args.site_key, args.rate,
-                                     args.grpc)
+                                     args.grpc, args.docks)
     except (ModuleNotFoundError, ValueError) as error:
         raise CommandError(str(error)) from error
     logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')
@@ -108,6 +112,10 @@ def run(args: argparse.Namespace) -> int:
         finally:
             local.close()
     return 0
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(',') if name.strip())
 
 
 def site_server() -> Any:

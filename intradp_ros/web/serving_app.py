@@ -4,7 +4,7 @@
 """All protocols of a gateway at one port, as an ASGI application."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 import json
 from typing import Any
 
@@ -12,6 +12,8 @@ from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.access import ApiKeys, Clients, GuardLimits, RouteLimits
 from intradp_ros.web.connections import Receive, Send
+from intradp_ros.web.docks import DockSockets
+from intradp_ros.web.docks import PATH as DOCKS
 from intradp_ros.web.guard import Guard
 from intradp_ros.web.inference_routes import InferenceRoutes
 from intradp_ros.web.inference_routes import PATH as V2
@@ -29,16 +31,17 @@ PING, PONG = 3.0, 6.0
 class ServingApp:
     """Requests of robots and of other sites, and what there is to know of this one."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, docks: Collection[str] = ()) -> None:
         self._gateway = gateway
-        self._policies, self._sites = PolicySockets(gateway), SiteSockets(gateway)
+        self._policies = PolicySockets(gateway)
+        self._at: Mapping[str, Any] = {PATH: SiteSockets(gateway),
+                                       DOCKS: DockSockets(gateway, docks)}
         self._inference = InferenceRoutes(gateway)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve a connection or a request."""
         if scope['type'] == 'websocket':
-            app: Any = self._sites if scope['path'] == PATH else self._policies
-            await app(scope, receive, send)
+            await self._at.get(scope['path'], self._policies)(scope, receive, send)
         elif scope['type'] == 'http':
             await self._http(scope, receive, send)
 
@@ -77,13 +80,17 @@ def site_clients(keys: ApiKeys | None, rate: float) -> Clients:
     """Return the limits of clients; each may begin so many connections or requests a second."""
     return Clients(keys, ClientRates(rate, max(1, round(4 * rate))), GuardLimits(
         in_flight=256, routes={'/': RouteLimits(MAX_REQUEST, message=MAX_REQUEST),
-                               PATH: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)}))
+                               **{path: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)
+                                  for path in (PATH, DOCKS)}}))
 
 
 def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None,
-          rate: float = 100.0, *, clients: Clients | None = None) -> WebServer:
+          rate: float = 100.0, *, clients: Clients | None = None,
+          docks: Collection[str] = ()) -> WebServer:
     """
     Serve a gateway; `clients` take the place of what follows from `keys` and `rate`.
+
+    Clients named in `docks` may offer executors.
 
     Raises
     ------
@@ -91,5 +98,5 @@ def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None
         If the address or port cannot be had.
 
     """
-    return WebServer(Guard(ServingApp(gateway), clients or site_clients(keys, rate)), address,
-                     port, web_sockets=WebSocketLimits(MAX_MESSAGE, PING, PONG))
+    return WebServer(Guard(ServingApp(gateway, docks), clients or site_clients(keys, rate)),
+                     address, port, web_sockets=WebSocketLimits(MAX_MESSAGE, PING, PONG))

@@ -4,13 +4,14 @@
 """A site's gateway on the network: its port for robots and sites, and its links to other sites."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.access import ApiKeys, check_address, Clients, own_key
+from intradp_ros.web.docks import ANY
 from intradp_ros.web.serving_app import serve, site_clients
 from intradp_ros.web.site_link import SiteLinks
 
@@ -28,17 +29,19 @@ class SiteAccess:
     rate: float = 100.0
     #: Port of the Open Inference Protocol over gRPC, 0 for none.
     grpc: int = 0
+    #: Names of clients that may offer executors.
+    docks: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, address: str, keys: Path | None, key: Path | None, rate: float, grpc: int = 0,
-             ) -> SiteAccess:
+             docks: Sequence[str] = ()) -> SiteAccess:
         """
         Read the keys.
 
         Raises
         ------
         ValueError
-            If the address needs keys, or others may read one.
+            If the address needs keys, others may read one, or one that may dock has none.
         ModuleNotFoundError
             If a package for gRPC is missing; the text says which.
         OSError
@@ -47,9 +50,14 @@ class SiteAccess:
         """
         found = ApiKeys.load(keys) if keys else None
         check_address(address, found)
+        if found and (unknown := set(docks) - {ANY, *found.clients.values()}):
+            raise ValueError(f'{", ".join(sorted(unknown))} may dock but {keys} has no such key')
+        if docks and not found and set(docks) != {ANY}:
+            raise ValueError(f'without a file of keys nobody has a name: let "{ANY}" dock, or '
+                             'give keys')
         if grpc:
             from intradp_ros.web import inference_grpc  # noqa: F401 - is it there?
-        return cls(address, found, own_key(key), rate, grpc)
+        return cls(address, found, own_key(key), rate, grpc, tuple(docks))
 
 
 class SiteServer:
@@ -58,7 +66,8 @@ class SiteServer:
     def __init__(self, gateway: Gateway, port: int, others: Mapping[str, str],
                  access: SiteAccess) -> None:
         clients = site_clients(access.keys, access.rate)
-        self._server = serve(gateway, access.address, port, clients=clients)
+        self._server = serve(gateway, access.address, port, clients=clients,
+                             docks=access.docks)
         try:
             self._grpc = _grpc(gateway, access, clients)
         except BaseException:

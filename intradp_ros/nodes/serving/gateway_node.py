@@ -46,7 +46,7 @@ class GatewayNode(ManagedNode):
         Parameter('device_name', '', 'The device of the fleet, or its site, that this machine is; '
                   'empty: the one of its host name. Without a fleet the name of the site.'),
         Parameter('plan_file', '', 'A placement that "intradp serve plan -o" wrote: what each '
-                  'executor runs; empty: each runs all services.'),
+                  'executor runs, also when the file changes; empty: each runs all services.'),
         Parameter('executors', 1, 'Processes that compute, without a plan.', 1, 64),
         Parameter('threads', 1, 'CPU threads of each.', 1, 256),
         DEVICE,
@@ -57,6 +57,8 @@ class GatewayNode(ManagedNode):
                   'one that other machines reach needs api_keys.'),
         Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line.'),
         Parameter('site_key', '', 'File of the key by which other sites know this one.'),
+        Parameter('docks', '', 'Names in api_keys, with commas, of robots that may compute for '
+                  'this site on their docks ("intradp serve dock"); any: all that may ask.'),
         Parameter('http_rate', 100.0, 'Connections, and requests over HTTP, a second that a '
                   'client may begin in the mean.', 0.01, 1e6),
         Parameter('grpc_port', 0, 'TCP port of the Open Inference Protocol over gRPC; 0 for none.',
@@ -82,7 +84,9 @@ class GatewayNode(ManagedNode):
             keys, own = (Path(given[name]) if given[name] else None
                          for name in ('api_keys', 'site_key'))
             self._access = SiteAccess.load(given['http_address'], keys, own,
-                                           given['http_rate'], given['grpc_port'])
+                                           given['http_rate'], given['grpc_port'],
+                                           [name.strip() for name in given['docks'].split(',')
+                                            if name.strip()])
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self._local = site.start(SiteSettings(
             given['executors'], given['threads'], given[DEVICE.name]))
@@ -134,7 +138,9 @@ class GatewayNode(ManagedNode):
                  if self._local.gateway.specs(service.name)]
         loading = [name for name in state['services'] if name not in ready]
         problems = [f'{what}: {why}' for what, why in state['problems'].items()]
-        if state['executors'] < len(self._local.executors):
+        if (plan := state['plan'])['why']:
+            problems.append(f'the new plan is not used: {plan["why"]}')
+        if self._local.missing:
             problems.append('an executor is being started anew')
         self._problems.report(problems)
         message = '; '.join([*problems, f'loading {", ".join(loading)}' if loading else
@@ -142,7 +148,7 @@ class GatewayNode(ManagedNode):
                              *([] if self._infer else ['inactive'])])
         self._diagnostics.publish(self._status.status(message, {
             'site': state['site'], 'executors': state['executors'],
-            'sites_reached': len(state['links']),
+            'sites_reached': len(state['links']), 'docked': ' '.join(state['docked']),
             'waiting_for_answers': self._infer.waiting if self._infer else 0,
             **_figures(state['services']),
             'authenticated': self._key is not None}, {

@@ -9,9 +9,10 @@ service's rows, so that tensors are bytes alone: of each tensor all rows, one af
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 import json
+import math
 import struct
 from typing import Any
 
@@ -51,6 +52,35 @@ def batch_message(number: int, service: int, inputs: Sequence[TensorSpec],
     return parts
 
 
+def check_batch(message: Bytes, row_bytes: Mapping[int, int], most: int) -> int:
+    """Return the number of a batch of at most so many rows; ValueError if a message is none."""
+    if len(message) >= _BATCH.size:
+        kind, number, service, rows = _BATCH.unpack_from(message)
+        if kind == BATCH and service in row_bytes and 0 < rows <= most \
+                and len(message) == _BATCH.size + rows * row_bytes[service]:
+            return int(number)
+    raise ValueError('it is not a batch of a service that is offered')
+
+
+def check_answer(message: Bytes, rows: Mapping[int, int], row_bytes: Mapping[int, int]) -> None:
+    """
+    Raise ValueError if a message of a stranger is not an answer to a batch that runs.
+
+    `rows` of each such batch, and the bytes of one row of its outputs, by the batch's number.
+    """
+    if len(message) < _RESULT.size:
+        raise ValueError('it is too short for an answer')
+    _, number, seconds, count, length = _RESULT.unpack_from(message)
+    if rows.get(number) != count or not 0 <= seconds < math.inf \
+            or len(message) != _RESULT.size + length + count * row_bytes[number]:
+        raise ValueError('it is not an answer to a batch that runs')
+    if length:
+        why = json.loads(bytes(memoryview(message)[_RESULT.size:_RESULT.size + length]))
+        if not isinstance(why, list) or len(why) != count or not all(
+                isinstance(text, str) for text in why):
+            raise ValueError('it does not say by row why there is no answer')
+
+
 def batch_of(message: bytearray) -> Batch:
     """Return the batch that a message holds."""
     _, number, service, rows = _BATCH.unpack_from(message)
@@ -78,7 +108,7 @@ def answer_message(number: int, seconds: float, why: Sequence[str], outputs: Seq
     return [_RESULT.pack(RESULT, number, seconds, len(why), len(text)), text, *outputs]
 
 
-def answer_number(message: bytearray) -> int:
+def answer_number(message: Bytes) -> int:
     """Return the number of the batch that a message answers."""
     return int(_RESULT.unpack_from(message)[1])
 
