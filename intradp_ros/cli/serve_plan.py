@@ -23,6 +23,7 @@ from intradp_ros.split.calls.accelerator import DeviceError, open_device
 from intradp_ros.systems.serving.loaded_service import load_service
 from intradp_ros.systems.serving.service import read_services, Service, ServicesError
 from intradp_ros.systems.serving.service_table import ServiceTable
+from intradp_ros.systems.serving.side_by_side import measured_together
 from intradp_ros.systems.serving.site_files import read_sites
 from intradp_ros.systems.serving.site_planner import (
     by_rows,
@@ -62,8 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         'each of which sends the declared rate of every service that has one')
     parser.add_argument('--asked', action='append', default=[], metavar='NAME[@SITE]=N',
                         help='requests per second for a service, at each site or at one')
-    parser.add_argument('--executors', type=int, default=1, metavar='N',
-                        help='processes that compute at each site (default %(default)s)')
+    parser.add_argument('--executors', default='1', metavar='N', help='processes that compute at '
+                        'each site; they are measured at once; auto: 1 or 2, what answers more '
+                        '(default %(default)s)')
     parser.add_argument('--threads', type=int, default=1, metavar='N',
                         help='processor threads of each (default %(default)s)')
     parser.add_argument('--compute', default='cpu', metavar='DEVICE',
@@ -75,9 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, plan, and show."""
-    if min(args.executors, args.threads) < 1 or max(args.executors, args.threads) > 64 \
+    counts = (1, 2) if args.executors == 'auto' else (
+        int(args.executors) if args.executors.isdecimal() else 0,)
+    if not 1 <= min(*counts, args.threads) <= max(*counts, args.threads) <= 64 \
             or not 0 <= args.robots <= 10_000:
-        raise CommandError('--executors and --threads must be 1 to 64, --robots 0 to 10000')
+        raise CommandError('--executors (or auto) and --threads must be 1 to 64, --robots 0 to '
+                           '10000')
     with output(args.json) as out:
         try:
             topology, devices = read_sites(args.fleet)
@@ -85,10 +90,12 @@ def run(args: argparse.Namespace) -> int:
             asked = asked_rates(services, list(devices), args.robots, args.asked)
             with out.steps() as step:
                 prepare_process(args.threads)
-                found = planned_sites(services, topology, devices, asked, args.executors,
-                                      measured(services, args.compute, step))
+                tables = {count: measured(services, args.compute, step, count, args.threads)
+                          for count in counts}
                 step('placing and replaying')
-                best = forecast(found)
+                best = max((forecast(planned_sites(services, topology, devices, asked, count,
+                                                   tables[count])) for count in counts),
+                           key=lambda one: one.report.share)  # of equals fewer executors
         except (ServicesError, ModelSpecError, DeviceError, ValueError) as error:
             raise CommandError(str(error)) from error
         if args.output:
@@ -132,15 +139,21 @@ def asked_rates(services: Sequence[Service], sites: Sequence[str], robots: int,
 
 
 def measured(services: Sequence[Service], compute: str, step: Callable[[str], None],
-             ) -> list[tuple[Service, ServiceTable]]:
-    """Return services with the batches that they run in, and their times here."""
+             executors: int, threads: int) -> list[tuple[Service, ServiceTable]]:
+    """Return services with the batches that they run in, and their times here, all at once."""
     found = []
     for service in services:
         if service.seconds:
             found.append((service, by_rows(service.batches, [
                 service.seconds[b - 1] for b in service.batches], [0.0] * len(service.batches))))
             continue
-        step(f'measuring {service.name}')
+        step(f'measuring {service.name}' + (f' on {executors} executors at once'
+                                            if executors > 1 else ''))
+        if executors > 1:
+            there = measured_together(service, executors, threads=threads, device=compute)
+            found.append((with_batches(service, there.sizes), by_rows(
+                there.sizes, there.seconds, there.spread, there.nbytes)))
+            continue
         loaded = load_service(service.model, service.batches, open_device(compute))
         loaded.measure()
         nbytes = sum(t.nbytes for t in loaded.ladder.one.parameters.values())
@@ -188,8 +201,9 @@ def described(best: Forecast) -> dict[str, Any]:
         for i, site in enumerate(found.sites):
             one = found.allocation(i, s)
             allocations[site.name] = None if one is None else {
-                'BS': one.batch, 'MT': one.tasks, 'MF': one.frames, 'streams': one.streams,
-                'DP': one.groups, 'per_s': one.rate,
+                'BS': one.batch, 'MT': sum(
+                    service.name in names for names in best.plan.sites[site.name]),
+                'MF': one.frames, 'streams': one.streams, 'DP': one.groups, 'per_s': one.rate,
                 'promised_ms': 1e3 * site.tables[s].quantile(one.batch)}
         services[service.name] = {
             'category': found.kind(s), 'deadline_ms': 1e3 * service.deadline,
