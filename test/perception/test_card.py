@@ -172,7 +172,22 @@ def test_names_on_the_command_line() -> None:
     ('n.txt', 'name\nage\n', ('name', 'age')),
     ('o.yaml', '- 12:30\n- 010\n- 1_000\n- no\n- 2020-01-01\n- 1.10\n- ~\n',
      ('12:30', '010', '1_000', 'no', '2020-01-01', '1.10', '')),
-    ('p.yaml', 'names:\n  0: 08\n  1: on\n', ('08', 'on'))])
+    ('p.yaml', 'names:\n  0: 08\n  1: on\n', ('08', 'on')),
+    ('q.csv', 'ID,Class Name\n1,car\n0,person\n', ('person', 'car')),
+    ('r.csv', 'label,name\n1,car\n0,person\n', ('person', 'car')),
+    ('s.csv', 'num,cls\n1,car\n0,person\n', ('person', 'car')),
+    ('t.csv', 'sep=;\nid;name\n0;person\n1;car\n', ('person', 'car')),
+    ('u.csv', '0|person|\n1|car|\n', ('person', 'car')),
+    ('v.csv', '128,64,128,road\n70,130,180,sky\n', ('road', 'sky')),
+    ('w.tsv', '# of ours\nid\tname\n0\tperson\n1\tcar\n', ('person', 'car')),
+    ('x.txt', '1 car\n0 person\n', ('person', 'car')),
+    ('y.txt', '# label:color_rgb:parts:actions\nroad:128,64,128::\nsky:70,130,180::\n',
+     ('road', 'sky')),
+    ('z.txt', 'n01440764 tench, Tinca\nn01443537 goldfish\n', ('tench, Tinca', 'goldfish')),
+    ('1.json', '{"categories": [{"id": 1, "name": "car"}, {"id": 0, "name": "person"}]}',
+     ('person', 'car')),
+    ('2.yaml', 'nc: 2\nnames: [null, ~]\n', ('null', '')),
+    ('3.csv', '0\n1\n2\n', ('0', '1', '2'))])
 def test_tables_and_numbered_lines_are_read_as_they_are_meant(
         tmp_path: Path, name: str, data: str, names: tuple[str, ...]) -> None:
     (tmp_path / name).write_text(data)
@@ -183,7 +198,15 @@ def test_tables_and_numbered_lines_are_read_as_they_are_meant(
     ('a.csv', 'person,outdoor\ncar,vehicle\n', 'which holds the names'),
     ('b.csv', 'id,name\nx,person\n', 'whole numbers'),
     ('c.csv', 'id,name\n0,person\n0,car\n', 'each once'),
-    ('d.txt', '1. person\n2. car\n', 'numbered from 1')])
+    ('d.txt', '1. person\n2. car\n', 'numbered from 1'),
+    ('e.txt', '0 person\n2 car\n', 'not in a row'), ('f.csv', '1,person\n2,car\n', 'header'),
+    ('g.csv', 'person,1\ncar,2\n', 'header'), ('h.csv', 'digit\n0\n1\n', 'heads the others'),
+    ('i.csv', 'id,name\n', 'one line'), ('j.txt', 'person, car\n', 'one line'),
+    ('k.pbtxt', "item {\n  id: 1\n  name: 'person'\n}\n", 'not a list'),
+    ('l.txt', '\n\n', 'holds no names'), ('m.json', '[]', 'holds no names'),
+    ('n.yaml', 'nc: 3\nnames: [person, car]\n', '3 classes .* names 2'),
+    ('o.yaml', '0: person\n0: car\n', 'twice'), ('p.json', '{"0": "a", "0": "b"}', 'twice'),
+    ('q.json', '[{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]', 'two classes')])
 def test_what_could_be_meant_in_two_ways_is_refused(
         tmp_path: Path, name: str, data: str, says: str) -> None:
     (tmp_path / name).write_text(data)
