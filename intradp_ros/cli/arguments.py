@@ -31,6 +31,8 @@ def existing_file(text: str) -> Path:
         raise argparse.ArgumentTypeError(f'{text!r}: no such file')
     if path.is_dir():
         raise argparse.ArgumentTypeError(f'{text!r} is a folder, not a file')
+    if not path.is_file():  # a pipe that nobody fills, or a device that never ends
+        raise argparse.ArgumentTypeError(f'{text!r} is a pipe or a device, not a file')
     if not os.access(path, os.R_OK):
         raise argparse.ArgumentTypeError(f'{text!r} cannot be read')
     return path

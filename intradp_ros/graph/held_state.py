@@ -16,11 +16,14 @@ can be put back as it was.
 from __future__ import annotations
 
 from array import array
+import builtins
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 import ctypes
 from dataclasses import dataclass, field
+import decimal
 import dis
 import functools
 import gc
@@ -82,7 +85,7 @@ class HeldState:
 
     `once` are iterators that only code leads to: a run of the model takes
     from them.  `containers`, `classes`, `cells` and global `names` are where
-    it was found.
+    it was found; under names that are `missing` stand Python's own built-ins.
     """
 
     items: dict[str, Any] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class HeldState:
     words: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
     names: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    missing: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     outside: list[Callable[[], None]] = field(default_factory=list)
 
     def changed_items(self, before: HeldState) -> list[str]:
@@ -146,12 +150,25 @@ _COUNTING = (int, float, complex, str, bytes, list, set, bytearray, np.ndarray, 
 _CHANGING = (list, dict, set, bytearray, np.ndarray, torch.Tensor, nn.Module)
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
           torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
-_UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.IOBase,
-           threading.Thread, weakref.ref, CodeType, FrameType, BuiltinFunctionType,
+_UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.RawIOBase,
+           io.BufferedIOBase, io.TextIOBase, threading.Thread, CodeType, FrameType,
+           BuiltinFunctionType,
            type(threading.Lock()), type(threading.RLock()), torch.jit.ScriptFunction)
 BYTES: Any = (bytearray, array, mmap.mmap, ctypes.Structure, ctypes.Union, ctypes.Array,
               ctypes._SimpleCData)
 """Classes of objects that are what their bytes say."""
+FILES = (io.BytesIO, io.StringIO)
+"""Classes of files in memory."""
+SETTINGS: dict[str, Callable[[], Any]] = {
+    'getcwd': os.getcwd, 'cwd': os.getcwd, 'argv': lambda: list(sys.argv),
+    'getrecursionlimit': sys.getrecursionlimit,
+    'current_thread': lambda: threading.current_thread().name,
+    **dict.fromkeys(('Decimal', 'getcontext'), lambda: (
+        decimal.getcontext().prec, decimal.getcontext().rounding)),
+    **dict.fromkeys(('expandvars', 'expanduser'), lambda: dict(os.environ)),
+    **dict.fromkeys(('get_printoptions', 'array2string', 'array_repr', 'array_str'),
+                    np.get_printoptions)}
+"""What the process is set to, by the names under which code asks for it."""
 _CACHED = type(functools.lru_cache(int))
 _ITERATORS: Any = (GeneratorType, itertools.count, itertools.cycle, itertools.chain, map, filter,
                    zip, enumerate, type(iter([])), type(iter(())), type(iter({})))
@@ -179,7 +196,7 @@ class _Walk:
             self.state.items[path] = item
         elif isinstance(item, torch.Tensor):
             self._tensor(path, item, outside, False)
-        elif isinstance(item, _UNSEEN):
+        elif isinstance(item, _UNSEEN) and not isinstance(item, FILES):
             self.state.items[path] = id(item)
             self.alive.append(item)
         else:
@@ -246,13 +263,23 @@ class _Walk:
             content = bytes(memoryview(item))
             self.state.items[path] = content
             self._restore(outside, functools.partial(restore_bytes, item), content)
+        elif isinstance(item, FILES):
+            self.state.items[path] = item.__getstate__()[:-1]
+            self._restore(outside, item.__setstate__, item.__getstate__())
+        elif isinstance(item, ContextVar):
+            self._restore(True, item.set, item.get(None))
+            self.visit(path, item.get(None), True)
+        elif isinstance(item, weakref.ref):
+            self.visit(path, item(), True)
         elif isinstance(item, _CACHED):
             self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
             self._children(f'the cache of {path}', _numbered(_cached_results(item)), True)
-        elif not hasattr(item, '__dict__') and not slots(item):
+        elif not has_attributes(item) and not slots(item):
             self._reduced(path, item, own)
-        if hasattr(item, '__dict__') and not isinstance(item, type):
+        if has_attributes(item) and not isinstance(item, (type, weakref.ref)):
             self._attributes(path, item, outside)
+        if isinstance(item, torch.jit.ScriptModule):
+            self._children(path, scripted(item), outside)
         for name in slots(item):
             if hasattr(item, name):
                 self.visit(f'{path}.{name}', getattr(item, name), outside)
@@ -367,13 +394,28 @@ class _Walk:
     def _look_up(self, function: FunctionType) -> None:
         """Note what stands under the names that a function looks up."""
         space, names = function.__globals__, _names(function.__code__)
+        loaded, texts = _loaded(function.__code__), _texts(function.__code__)
         self.state.words.update(names)
+        for word in names & SETTINGS.keys():
+            self.state.items[f'what {word} says'] = SETTINGS[word]()
         if not names.isdisjoint(('environ', 'getenv')):
-            self._variables(_texts(function.__code__))
-        for name in _loaded(function.__code__):
+            self._variables(texts)
+        if not names.isdisjoint(_BY_TEXT):
+            names |= texts
+            for text in texts:
+                if isinstance(sys.modules.get(text), ModuleType):
+                    self._module(sys.modules[text], names)
+            if not loaded.isdisjoint(('__name__', 'globals')):  # of any name, however it is made
+                loaded |= {name for name, item in space.items() if name in texts
+                           or 'globals' in loaded and isinstance(item, (*_COUNTING, dict))
+                           and not name.startswith('__')}
+        for name in loaded:
             if name in space:
                 self._named(space, name, names)
                 continue
+            if name in vars(builtins):
+                self.state.missing.append((space, name))
+                self._named(vars(builtins), name, names)
             for found in _imported(name, space.get('__package__')):
                 self._named(sys.modules, found, names)
 
@@ -431,6 +473,8 @@ class _Walk:
         return new
 
     def _class(self, kind: type) -> None:
+        if is_users(type(kind).__module__):
+            self.visit(f'what {kind.__name__} is made by', type(kind), True)
         for each in kind.__mro__:
             if each is not kind and id(each) in self.seen or OURS in vars(each):
                 continue
@@ -458,6 +502,8 @@ class _Walk:
         for name, item in vars(kind).items():
             if isinstance(item, FunctionType):
                 self.state.items[f'{kind.__name__}.{name}'] = item
+            elif isinstance(item, _COUNTING) and not name.startswith('__'):
+                self.visit(f'{kind.__name__}.{name}', item, True)
         if isinstance(forward := vars(kind).get('forward'), FunctionType):
             self._look_up(forward)
 
@@ -488,6 +534,21 @@ def _cached_results(function: Any) -> list[Any]:
     """Return what a cache of `functools` holds, as far as it can hold numbers that change."""
     return [part for part in gc.get_referents(function)
             if isinstance(part, _CHANGING) and part is not vars(function)]
+
+
+def has_attributes(item: Any) -> bool:
+    """Return whether an object has a dictionary, also where its class answers for all names."""
+    try:
+        return hasattr(item, '__dict__')
+    except Exception:
+        return type(item).__dictoffset__ != 0
+
+
+def scripted(module: torch.jit.ScriptModule) -> list[tuple[str, Any]]:
+    """Return the attributes of a scripted module that Python does not hold."""
+    kind = vars(module).get('_concrete_type')
+    names = kind.get_attributes() if kind else ()
+    return [(name, getattr(module, name)) for name in sorted(names)]
 
 
 def _joined(path: str, name: str) -> str:
@@ -560,6 +621,9 @@ def is_users(module: str | None) -> bool:
     return not path.is_relative_to(_PYTHON) or 'site-packages' in path.parts
 
 
+#: Names by which code reads what stands under a name that is a text.
+_BY_TEXT = frozenset(('globals', 'vars', 'getattr', 'attrgetter', 'modules', 'import_module',
+                      '__dict__', '__import__'))
 #: Instructions by which code reads, writes or imports a name of its module.
 _GLOBALS = frozenset(('LOAD_GLOBAL', 'LOAD_NAME', 'LOAD_FROM_DICT_OR_GLOBALS', 'STORE_GLOBAL',
                       'DELETE_GLOBAL', 'IMPORT_NAME', 'IMPORT_FROM'))

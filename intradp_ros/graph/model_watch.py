@@ -17,17 +17,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
 import os
 import time
 from typing import Any
+import weakref
 
 import numpy as np
 import torch
 from torch import nn
 
-from intradp_ros.graph.held_state import BYTES, held_state, HeldState, slots
+from intradp_ros.graph.held_state import (
+    BYTES,
+    FILES,
+    has_attributes,
+    held_state,
+    HeldState,
+    scripted,
+    SETTINGS,
+    slots,
+)
 from intradp_ros.graph.tensor_bits import as_words
 
 _SAMPLES = 16
@@ -91,6 +102,10 @@ class ModelWatch:
         names = sorted(state.variables)
         self._others.append((lambda: list(map(os.environ.get, names)),
                              list(map(os.environ.get, names))))
+        asked = [SETTINGS[word] for word in sorted(state.words & SETTINGS.keys())]
+        self._others.append((lambda: [ask() for ask in asked], [ask() for ask in asked]))
+        missing = [pair for pair in state.missing if pair[1] not in pair[0]]
+        self._others.append((lambda: any(name in space for space, name in missing), False))
         self._functions = state.functions
         self._codes = list(map(_CODE, state.functions))
         self._cells = [(cell, cell.cell_contents) for cell in state.cells]
@@ -179,7 +194,7 @@ def _contents(item: Any) -> list[Any]:
         own = vars(item)
         inner = [own[name] for name in _INNER if isinstance(own.get(name), dict)]
         return [own.values(), *(each.values() for each in inner)]
-    if hasattr(item, '__dict__'):
+    if has_attributes(item):
         views.append(vars(item).values())
     if names := slots(item):
         views.append(_Slots(item, names))
@@ -207,6 +222,15 @@ def _looks(item: Any) -> list[Callable[[], Any]]:
         return [item.tobytes]
     if isinstance(item, BYTES):
         return [lambda: bytes(memoryview(item))]
+    if isinstance(item, FILES):
+        return [lambda: item.__getstate__()[:-1]]
+    if isinstance(item, ContextVar):
+        return [lambda: id(item.get(None))]
+    if isinstance(item, weakref.ref):
+        return [lambda: id(item())]
+    if isinstance(item, torch.jit.ScriptModule):
+        return [lambda: [value for _, value in scripted(item)
+                         if not isinstance(value, torch.Tensor)]]
     return []
 
 

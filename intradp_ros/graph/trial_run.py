@@ -82,14 +82,18 @@ def private_copy(model: nn.Module, parameters: bool = False) -> nn.Module:
 
     """
     held = list(model.parameters())
-    parameters = parameters and sum(p.nbytes for p in held) <= _COPIED_BYTES
+    parameters = parameters and sum(p.numel() * p.element_size() for p in held) <= _COPIED_BYTES
     shared: dict[int, Any] = {} if parameters else {id(p): p for p in held}
     for module in model.modules():
         for item in vars(module).values():
             if isinstance(item, torch.Tensor) and not item.is_leaf:
                 shared[id(item)] = item.detach().clone()
     try:
-        return copy.deepcopy(model, shared).eval()
+        copied = copy.deepcopy(model, shared).eval()
+        for own, other in zip(held, copied.parameters()):  # PyTorch copies no attributes of them
+            vars(other).update({name: copy.deepcopy(item, shared) for name, item in
+                                vars(own).items() if name not in vars(other)})
+        return copied
     except Exception as error:
         raise CaptureError(
             f'{type(model).__name__} cannot be copied ({error}); capture works on a copy so as '

@@ -122,6 +122,8 @@ def _of_lines(content: str, where: str, is_table: bool) -> list[str]:
 
 def _read(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file():
+            raise CardError(f'{path} is not a file')
         with path.open('rb') as file:
             data = file.read(LARGEST_CARD + 1)
         if len(data) > LARGEST_CARD:

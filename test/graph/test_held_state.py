@@ -19,6 +19,7 @@ from torch import nn
 
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.reference_evaluation import run_graph
 
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 FRAMES: list[torch.Tensor] = []
@@ -309,3 +310,22 @@ def test_writes_to_inputs_are_refused_where_callers_would_see_them() -> None:
     capture(Writes(step), X)
     with pytest.raises(CaptureError, match="writes to its input 'x'"):
         capture(Writes(step), X, effects=True)
+
+
+def test_attributes_of_parameters_are_there_when_the_model_is_tried() -> None:
+    """Scales of quantised weights are, and a copy of a parameter has none of its own accord."""
+    model = Net(lambda net, y: y * net.layer.weight.scale['w'])
+    model.layer.weight.scale = {'w': torch.full((1,), 2.0)}
+    graph = capture(model, X)
+    torch.testing.assert_close(run_graph(graph, [X])[0], model(X).detach())
+
+
+def test_sparse_parameters_are_refused_or_captured() -> None:
+    """They have no `nbytes`."""
+    held = nn.Parameter(torch.eye(3).to_sparse(), requires_grad=False)
+    model = Net(lambda net, y: torch.sparse.mm(net.held, y.T).T, held=held)
+    try:
+        graph = capture(model, X)
+    except CaptureError:
+        return
+    torch.testing.assert_close(run_graph(graph, [X])[0], model(X).detach())

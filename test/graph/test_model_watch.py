@@ -5,12 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 import ctypes
+from decimal import Decimal, getcontext
 from functools import partial
+import importlib
+import io
 import os
+import string
 import sys
 import types
 from typing import Any
+import weakref
 
 import numpy as np
 import pytest
@@ -150,6 +156,91 @@ def test_a_global_that_is_named_like_an_attribute_is_nobodys(
     for name in ('conv', 'settings', 'weight', 'norm', 'drop', 'act'):
         monkeypatch.setitem(globals(), name, [2])
     assert watch.changed() == ''
+
+
+class Meta(type):
+    gain = 1.0
+
+
+class Made(metaclass=Meta):
+    pass
+
+
+class Scripted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.gain
+
+
+class Answering:
+    """An object whose class answers for every name."""
+
+    __slots__ = ('held',)
+
+    def __init__(self) -> None:
+        self.held = {'gain': 1.0}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.held[name]
+
+
+class Kept:
+    gain = 1.0
+
+
+KEPT, IN_CONTEXT = Kept(), ContextVar('gain', default=1.0)
+BY_TEXT, FILE = 1.0, io.BytesIO(b'a')
+SCRIPTED, ANSWERING, REFERRED = torch.jit.script(Scripted()), Answering(), weakref.ref(KEPT)
+
+#: What a model reads, what changes it, and what puts it back where others would see it.
+ELSEWHERE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    'behind a weak reference': (
+        lambda: REFERRED().gain,  # type: ignore[union-attr]
+        lambda patch: setattr(KEPT, 'gain', 2.0)),
+    'in a context': (lambda: IN_CONTEXT.get(), lambda patch: IN_CONTEXT.set(2.0)),
+    'of a metaclass': (lambda: Made.gain, lambda patch: patch.setattr(Meta, 'gain', 2.0)),
+    'of a scripted module': (
+        lambda: SCRIPTED.gain, lambda patch: setattr(SCRIPTED, 'gain', 2.0)),
+    'in a file in memory': (lambda: FILE.getvalue()[0], lambda patch: FILE.write(b'b')),
+    'of a class that answers for all': (
+        lambda: ANSWERING.gain, lambda patch: ANSWERING.held.update(gain=2.0)),
+    'of a class of PyTorch': (
+        lambda: nn.Conv2d.of_ours, lambda patch: patch.setattr(nn.Conv2d, 'of_ours', 2.0)),
+    'by a text of its module': (
+        lambda: getattr(sys.modules[__name__], 'BY_TEXT'),  # noqa: B009
+        lambda patch: patch.setitem(globals(), 'BY_TEXT', 2.0)),
+    'by a text that is made': (
+        lambda: globals()['BY_' + 'TEXT'], lambda patch: patch.setitem(globals(), 'BY_TEXT', 2.0)),
+    'in a module that is imported by a text': (
+        lambda: importlib.import_module('string').of_ours,
+        lambda patch: patch.setattr('string.of_ours', 2.0)),
+    'instead of a built-in': (
+        lambda: abs(-1.0), lambda patch: patch.setitem(globals(), 'abs', lambda x: x)),
+    'the directory': (lambda: len(os.getcwd()), lambda patch: patch.chdir('/')),
+    'the digits of decimals': (
+        lambda: float(Decimal(1) / 3), lambda patch: patch.setattr(getcontext(), 'prec', 3)),
+}
+
+
+@pytest.mark.parametrize('place', ELSEWHERE)
+def test_what_code_reads_elsewhere_is_noticed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reading(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * read()
+
+    for module in (nn.Conv2d, string):
+        monkeypatch.setattr(module, 'of_ours', 1.0, raising=False)
+    read, change = ELSEWHERE[place]
+    net = Reading().eval()
+    watch = ModelWatch(net)
+    before = net(torch.ones(1))
+    assert not watch.changed() and not watch.changed()
+    change(monkeypatch)
+    assert not torch.equal(net(torch.ones(1)), before)
+    assert watch.changed() and watch.changed()
 
 
 def test_a_number_in_a_large_array_is_found_before_long() -> None:
