@@ -98,7 +98,7 @@ class HeldState:
     words: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
     names: list[tuple[dict[str, Any], str]] = field(default_factory=list)
-    missing: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    missing: dict[int, tuple[dict[str, Any], set[str]]] = field(default_factory=dict)
     outside: list[Callable[[], None]] = field(default_factory=list)
 
     def changed_items(self, before: HeldState) -> list[str]:
@@ -414,7 +414,7 @@ class _Walk:
                 self._named(space, name, names)
                 continue
             if name in vars(builtins):
-                self.state.missing.append((space, name))
+                self.state.missing.setdefault(id(space), (space, set()))[1].add(name)
                 self._named(vars(builtins), name, names)
             for found in _imported(name, space.get('__package__')):
                 self._named(sys.modules, found, names)

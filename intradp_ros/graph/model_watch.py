@@ -104,8 +104,9 @@ class ModelWatch:
                              list(map(os.environ.get, names))))
         asked = [SETTINGS[word] for word in sorted(state.words & SETTINGS.keys())]
         self._others.append((lambda: [ask() for ask in asked], [ask() for ask in asked]))
-        missing = [pair for pair in state.missing if pair[1] not in pair[0]]
-        self._others.append((lambda: any(name in space for space, name in missing), False))
+        missing = [(space.keys(), names) for space, names in state.missing.values()]
+        self._others.append((lambda: all(space.isdisjoint(names) for space, names in missing),
+                             True))
         self._functions = state.functions
         self._codes = list(map(_CODE, state.functions))
         self._cells = [(cell, cell.cell_contents) for cell in state.cells]
