@@ -36,7 +36,7 @@ class NodeFleet:
     `parameters` are further ones of some devices' nodes, `modules` other executables of theirs.
     With `profiles` (files by device) operators are emulated.  Without a `network`
     all run on this machine's own; devices in `groups` are limited in what they may have.
-    With a `key_file` all seal what they say.
+    With a `key_file` all seal what they say.  Devices in `later` are not started with the others.
     """
 
     model: str
@@ -56,6 +56,7 @@ class NodeFleet:
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     key_file: str = ''
+    later: tuple[str, ...] = ()
     name: str = field(default_factory=lambda: f'fleet_{secrets.token_hex(4)}')
 
     def device_command(self, device: str) -> Command:
@@ -121,7 +122,7 @@ class RunningFleet:
     def begin(self) -> None:
         """Start all nodes but the asker, and wait until they are active."""
         for device in self.fleet.speeds:
-            if device != self.fleet.source:
+            if device not in (self.fleet.source, *self.fleet.later):
                 self.start_device(device)
         for name in self.fleet.coordinators:
             self.start_coordinator(name)

@@ -5,15 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 
-from intradp_ros.cli.arguments import looked_at, number
-from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.node_request import node_request, NodeRequestError
-from intradp_ros.cli.output import add_json, output, plain
-from intradp_ros.core.processes import Command, module_arguments
-from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.cli.arguments import looked_at
+from intradp_ros.cli.call import add_call, called
+from intradp_ros.cli.output import output, plain
 from intradp_ros.planning.quality import parse_quality
 
 DESCRIPTION = """\
@@ -39,33 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='new targets, such as latency=200ms,rate=5Hz (default: unchanged)')
     parser.add_argument('--without', nargs='*', default=[], metavar='DEVICE',
                         help='devices to exclude from plans')
-    parser.add_argument('--key-file', type=looked_at(_key), default='', metavar='FILE',
-                        help='key file of the fleet')
     parser.add_argument('--coordinator', default='/coordinator_node', metavar='NODE',
                         help="name of the coordinator's node (default /coordinator_node)")
-    parser.add_argument('--seconds', type=number(0.0, 1e6, above=True), default=20.0,
-                        help='seconds to wait for an answer (default 20)')
-    add_json(parser)
-
-
-def _key(text: str) -> object:
-    return text and SharedKey.load(Path(text))
+    add_call(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb."""
-    asked = {'what': args.what, 'qoe': args.qoe, 'without': args.without,
-             'key_file': args.key_file, 'coordinator': args.coordinator, 'seconds': args.seconds}
+    fields = {'what': args.what, 'qoe': args.qoe, 'without': args.without}
     with output(args.json) as out:
-        command = Command('ask', module_arguments(
-            'intradp_ros.nodes.common.operator_request', json.dumps(asked)))
-        with out.status('asking'):
-            try:
-                answer = node_request(command, 2 * args.seconds)
-            except NodeRequestError as error:
-                raise CommandError('; '.join(filter(None, (str(error), error.fix)))) from None
-        if 'failed' in answer:
-            raise CommandError(answer['failed'])
+        answer = called(out, f'{args.coordinator}/plan_model', 'PlanModel', fields, args)
         out.show('\n'.join(map(plain, answer['text'].split('\n'))))
         out.result(answer)
     return 0 if answer['ok'] else 1

@@ -41,6 +41,7 @@ COMMANDS = {
     'train': ('train', 'a network that learns on several machines, any of which may leave'),
     'serve': ('serve', 'requests of many robots, answered in time by several sites'),
     'node': ('node', 'start a node, as `ros2 run` does where there is no ros2'),
+    'call': ('call', 'call a service of a running node, sealed with its key'),
     'key': ('key', 'make the key by which nodes know each other'),
     'status': ('status', 'report which robots, servers and fleets run, and how they do'),
     'view': ('view', 'a live page of what runs, for a browser; or of a recording'),

@@ -12,6 +12,7 @@ import subprocess
 from typing import Any
 
 from intradp_ros.cli.arguments import number
+from intradp_ros.cli.call import add_key_file
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, plain
 from intradp_ros.cli.train_run import INTERRUPTED, lines
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='seconds after which it is saved and ended (default: none)')
     parser.add_argument('--seconds', type=number(0.0, 1e6, above=True), default=20.0,
                         help='how long to wait for a node (default %(default)s)')
+    add_key_file(parser)
     add_json(parser)
 
 
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.deadline < 1e6:
         raise CommandError('--deadline must be 0 to 1000000 seconds')
     asked = {'nodes': args.nodes, 'task': args.task, 'resume': args.resume,
-             'deadline': args.deadline, 'seconds': args.seconds}
+             'deadline': args.deadline, 'seconds': args.seconds, 'key_file': args.key_file}
     command = Command('send', module_arguments('intradp_ros.nodes.training.train_request',
                                                json.dumps(asked)))
     watch = command.watch()

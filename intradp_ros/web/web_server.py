@@ -26,6 +26,8 @@ except ModuleNotFoundError as error:  # said with the command that brings it
 _LOG = logging.getLogger(__name__)
 #: Seconds that open answers have when the server closes.
 GRACE = 3
+#: Seconds after an error of the server itself until it begins anew.
+AGAIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,6 @@ class WebServer:
             except Exception as error:  # noqa: BLE001 - the endpoint goes on
                 _LOG.error('the server of %s failed and begins anew: %s: %s', self.url,
                            type(error).__name__, error)
-                self._closing.wait(1.0)
+                self._closing.wait(AGAIN)
             self._listener.cut_all()
             self._server = uvicorn.Server(self._config)

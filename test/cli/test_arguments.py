@@ -34,7 +34,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     'run': MODEL,
     'bench model': (*MODEL, '--link', '20', '--transport', 'in-process', '--robot-profile',
                     '{profile}', '--server-profile', '{profile}'),
-    'fleet ask': ('tell',), 'fleet plan': (*MODEL, '--fleet', FLEET),
+    'fleet ask': ('tell',), 'call': ('/node/load_weights',),
+    'fleet plan': (*MODEL, '--fleet', FLEET),
     'fleet run': (*MODEL, '--fleet', FLEET, '--stages', 'robot1,box'), 'fleet show': (FLEET,),
     'language plan': ('smollm2',), 'language run': ('smollm2', 'hello'),
     'language serve': ('smollm2', '--port', '0'),
@@ -45,7 +46,8 @@ WORDS: dict[str, tuple[str, ...]] = {
 #: Values that an option refuses, of a command or wherever it stands.
 BAD: dict[str, tuple[str, ...]] = {
     '--input': ('1x0', 'no.jpg'), '--size': ('3', '0x4'), '--dtype': ('float23',),
-    '--axis': ('-1', '9', 'x'), '--threads': ('-1', 'two'), '--device': ('gpu',),
+    'service': ('load_weights', '/node/none'), 'fields': ('{', '3'), '--axis': ('-1', '9', 'x'),
+    '--threads': ('-1', 'two'), '--device': ('gpu',),
     '--parts': ('1', 'x'), '--seeds': ('0',), '--top': ('-1',),
     '--fleet': ('no.yaml', '/', JUNK), 'fleet': ('no.yaml', '/', JUNK), '--source': ('moon',),
     '--stages': ('robot1@@', 'moon', ''), '--plan': ('no.json', '/', JUNK),

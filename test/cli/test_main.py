@@ -43,7 +43,7 @@ def test_help_names_all_commands_and_does_not_wait_for_torch():
 
 
 #: Commands that are about no model of the user's.
-NO_MODEL = ('demo', 'demo-pipeline', 'doctor', 'key', 'node', 'serve', 'status', 'trace',
+NO_MODEL = ('call', 'demo', 'demo-pipeline', 'doctor', 'key', 'node', 'serve', 'status', 'trace',
             'train', 'view')
 
 

@@ -16,6 +16,7 @@ from rclpy.executors import MultiThreadedExecutor
 from training_fleet import wait_until
 
 from intradp_ros.action import GenerateResponse
+from intradp_ros.nodes.common.call_seals import CallSeals
 from intradp_ros.nodes.common.goal_client import GoalClient
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.runtime.requests.admission import Fate
@@ -83,7 +84,8 @@ def test_feedback_result_cancel_and_rejection_come_to_who_sent(side: Side) -> No
     def begin(goal: Any, report: Any, finish: Any) -> Any:
         report(GenerateResponse.Feedback())
         return lambda fate: finish(fate, GenerateResponse.Result(reason='as wished'))
-    server = GoalServer(side.node('server'), GenerateResponse, None, 'served', begin)
+    server = GoalServer(side.node('server'), GenerateResponse, None, 'served', begin,
+                        CallSeals(None, lambda *refusal: None))
     sent = side.send(prompt='a')
     assert isinstance(side.heard.get(timeout=PATIENCE), GenerateResponse.Feedback)
     sent.cancel()

@@ -17,11 +17,19 @@ import rclpy
 from rclpy.action.client import ActionClient
 from rclpy.executors import MultiThreadedExecutor
 
-from intradp_ros.action import GenerateResponse
+from intradp_ros.action import GenerateResponse, Train
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import GeneratedText
-from intradp_ros.nodes.common.goal_server import _Work, GoalServer, MAX_CALLS
+from intradp_ros.nodes.common.call_seals import CallSeals, check_answer, seal_request
+from intradp_ros.nodes.common.goal_server import (
+    _Work,
+    GoalServer,
+    MAX_CALLS,
+    MOST_REFUSED,
+)
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
+from intradp_ros.wire.rejections import Rejections
 
 PATIENCE = 20.0
 ended = partial(end_of, seconds=PATIENCE)
@@ -65,7 +73,7 @@ class Pair:
         self.speller = Speller()
         self.nodes = [rclpy.create_node(name, context=context) for name in ('speller', 'asker')]
         self.server = GoalServer(self.nodes[0], GenerateResponse, GenerateResponseCall, 'spell',
-                                 self.speller)
+                                 self.speller, CallSeals(None, lambda *refusal: None))
         self.client = ActionClient(self.nodes[1], GenerateResponse, 'spell')
         self.calls = self.nodes[1].create_client(GenerateResponseCall, 'spell')
         self.executor = MultiThreadedExecutor(MAX_CALLS + 3, context=context)
@@ -162,6 +170,45 @@ def test_a_goal_that_is_accepted_while_the_server_closes_is_not_begun(pair: Pair
         assert time.monotonic() < end
         time.sleep(0.01)
     assert not pair.speller.begun.wait(0.2) and not pair.server._works
+
+
+def test_a_flood_of_goals_is_bounded_and_with_a_key_harms_only_itself(
+        context: rclpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('intradp_ros.nodes.common.goal_server.MOST_KEPT', 20)
+    pair = Pair(context)
+    try:
+        assert [pair.goal().accepted for _ in range(25)] == 20 * [True] + 5 * [False]
+        assert not pair.goal(prompt='a' * (1 << 16)).accepted  # too large
+    finally:
+        pair.close()
+    refusals, key = Rejections(), SharedKey.generate()
+    seals = CallSeals(key, lambda cause, text: refusals.count(cause, 0.0) and None)
+    node = rclpy.create_node('trainer', context=context)
+    server = GoalServer(node, Train, None, 'flooded', lambda goal, report, finish: finish(
+        Fate.DONE, Train.Result(round=7)) or (lambda fate: None), seals)
+    client = ActionClient(node, Train, 'flooded')
+    executor = MultiThreadedExecutor(2, context=context)
+    executor.add_node(node)
+    threading.Thread(target=executor.spin, daemon=True).start()
+    try:
+        assert client.wait_for_server(PATIENCE)
+        strangers = [ended(client.send_goal_async(Train.Goal())) for _ in range(30)]
+        told = [ended(handle.get_result_async()).result for handle in strangers if handle.accepted]
+        assert len(told) == MOST_REFUSED and refusals.by_cause() == {'unsealed': 30}
+        assert all(one.fate == 'refused' and 'not sealed' in one.reason for one in told)
+        challenge = seals.sealed(Train.Result(), Train.Goal()).challenge
+        goal = seal_request(key, Train.Goal(), challenge)
+        handle = ended(client.send_goal_async(goal))
+        result = ended(handle.get_result_async()).result
+        assert (result.fate, result.round) == ('done', 7)
+        check_answer(key, result, goal)
+        ended(client.send_goal_async(goal))
+        assert refusals.by_cause()['replayed'] == 1
+    finally:
+        server.close()
+        executor.shutdown()
+        client.destroy()
+        node.destroy_node()
 
 
 def test_work_that_is_stopped_while_it_begins_is_cancelled_once() -> None:

@@ -17,6 +17,7 @@ from rclpy.node import Node
 
 from intradp_ros.nodes.common.prometheus import Figure, Metrics, Total
 from intradp_ros.runtime.transport.traffic import Traffic
+from intradp_ros.wire.rejections import Rejections
 
 
 class Diagnostics:
@@ -33,6 +34,8 @@ class Diagnostics:
     def status(self, message: str, values: Mapping[str, Any], rejected: Mapping[str, int], *,
                well: bool = True) -> DiagnosticArray:
         """Return the status with its values as text; `rejected` counts by cause."""
+        asked: Rejections | None = getattr(self._node, 'refused', None)
+        rejected = added(rejected, asked.by_cause() if asked else {})
         total = sum(rejected.values())
         well, self._rejected = well and total <= self._rejected, total
         every = {**values, **machine(), **{f'rejected_{cause}': Total(n)

@@ -70,6 +70,11 @@ class SentGoal:
         client._client.send_goal_async(goal, lambda message: heard(message.feedback)
                                        ).add_done_callback(self._answered)
 
+    @property
+    def goal_id(self) -> bytes:
+        """Return its id, b'' until a server has accepted it."""
+        return bytes(self._handle.goal_id.uuid) if self._handle else b''
+
     def cancel(self) -> None:
         """Ask the server to end it; its result says what came of it."""
         with self._lock:

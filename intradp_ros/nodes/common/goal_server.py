@@ -13,8 +13,11 @@ that call services only.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from copy import copy
 from threading import BoundedSemaphore, Event, Lock, Timer
+import time
 from typing import Any, Protocol
 
 from rclpy.action.server import ActionServer, CancelResponse, GoalResponse, ServerGoalHandle
@@ -22,10 +25,14 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.node import Node
 
 from intradp_ros.core.owned_errors import ends_process, reason_of
+from intradp_ros.nodes.common.call_seals import CallSeals, QOS, SealError, serve, size_of
 from intradp_ros.runtime.requests.admission import Fate
 
 #: Goals that one action has open; one more is rejected.  Calls of its mirror that wait at once.
 MAX_GOALS, MAX_CALLS = 64, 4
+#: Seconds for which rclpy keeps a goal that has ended, with its result.  Goals that may come in
+#: that time, and their bytes; of these such that are refused for want of a seal, with the reason.
+KEPT, MOST_KEPT, MOST_KEPT_BYTES, MOST_REFUSED = 10.0, 512, 64 << 20, 16
 #: Seconds after its deadline, or a cancel, at which a goal ends even if its work goes on.
 GRACE = 2.0
 
@@ -108,28 +115,53 @@ class _Work:
             timer.start()
 
 
+class _Recent:
+    """Lets so many goals, and bytes of them, come in `KEPT` seconds."""
+
+    def __init__(self, count: int, nbytes: int) -> None:
+        self._count, self._room = count, nbytes
+        self._taken = deque[tuple[float, int]]()
+
+    def take(self, nbytes: int, now: float) -> bool:
+        """Return whether one more may come."""
+        while self._taken and now - self._taken[0][0] > KEPT:
+            self._room += self._taken.popleft()[1]
+        if len(self._taken) >= self._count or nbytes > self._room:
+            return False
+        self._taken.append((now, nbytes))
+        self._room -= nbytes
+        return True
+
+
 class GoalServer:
     """Serves an action and its mirror until it is closed."""
 
     def __init__(self, node: Node, action: Any, service: Any | None, name: str, begin: Begin,
-                 grace: float = GRACE) -> None:
+                 seals: CallSeals, grace: float = GRACE) -> None:
         """
         Serve `name` as an action and a service; the node needs `MAX_CALLS` further threads.
 
         Goal and request have equal fields, and result and response; both
         goals and results have those that the module names.  Without `service`
-        there is no mirror, as for goals that take hours.
+        there is no mirror, as for goals that take hours.  `seals` check who asks; where they
+        refuse strangers nobody cancels a goal but by `end`: ROS's own request has no seal.
         """
         self._node, self._begin, self._action_type = node, begin, action
-        self._grace = grace
+        self._name, self._seals, self._grace = name, seals, grace
         self._works: dict[bytes, _Work] = {}
         self._lock, self._closed = Lock(), False
         self._calls = BoundedSemaphore(MAX_CALLS)
+        self._recent = _Recent(MOST_KEPT, MOST_KEPT_BYTES)
+        self._refused = _Recent(MOST_REFUSED, MOST_KEPT_BYTES)
+        self._reasons: dict[int, str] = {}
         self._action = ActionServer(
             node, action, name, self._no_execution, goal_callback=self._may_come,
-            handle_accepted_callback=self._accepted, cancel_callback=self._cancelled)
-        self._service = service and node.create_service(
-            service, name, self._called, callback_group=ReentrantCallbackGroup())
+            handle_accepted_callback=self._accepted, cancel_callback=self._cancelled,
+            goal_service_qos_profile=QOS)
+        self._service = service and serve(
+            node, service, name, seals, lambda request: self._called(request, service.Response()),
+            lambda reason: _copied(self._refusal(reason), service.Response()),
+            callback_group=ReentrantCallbackGroup())
 
     def close(self) -> None:
         """Refuse what is open, and serve no more; a second call does nothing."""
@@ -145,16 +177,39 @@ class GoalServer:
             self._node.destroy_service(self._service)
         self._action.destroy()
 
+    def end(self, goal_id: bytes) -> bool:
+        """End a goal as one that its client cancels; return whether it is open."""
+        work = self._works.get(goal_id)
+        if work is not None:
+            work.stop(Fate.CANCELLED)
+        return work is not None
+
     def _may_come(self, goal: Any) -> GoalResponse:
-        valid = 0 <= goal.deadline < 1e6
-        return GoalResponse.ACCEPT if valid and len(self._works) < MAX_GOALS \
-            else GoalResponse.REJECT
+        """Accept a goal; few of those without a seal are, too, to be refused with the reason."""
+        if not 0 <= goal.deadline < 1e6:
+            return GoalResponse.REJECT
+        now = time.monotonic()
+        self._reasons.pop(id(goal), None)  # of one that is gone
+        try:
+            self._seals.check(goal, self._name, now)
+            size = size_of(goal, MOST_KEPT_BYTES)
+            comes = len(self._works) < MAX_GOALS and self._recent.take(size, now)
+        except SealError as error:
+            self._seals.refuse(error.cause or 'unsealed', str(error))
+            comes = error.cause != 'too_large' and self._refused.take(0, now)
+            if comes:
+                self._reasons[id(goal)] = str(error)
+        return GoalResponse.ACCEPT if comes else GoalResponse.REJECT
+
+    def _refusal(self, reason: str) -> Any:
+        return self._action_type.Result(fate=Fate.REFUSED.value, reason=reason)
 
     def _accepted(self, handle: ServerGoalHandle[Any, Any, Any]) -> None:
         name = bytes(handle.goal_id.uuid)
 
         def ended(fate: Fate, result: Any) -> None:
             self._works.pop(name, None)
+            result = self._seals.sealed(copy(result), handle.request)
 
             def conclude(handle: ServerGoalHandle[Any, Any, Any]) -> Any:
                 if fate in (Fate.DONE, Fate.RESUMED):
@@ -170,7 +225,10 @@ class GoalServer:
             if self._closed:  # while its acceptance was sent: nobody would end its work
                 return
             work = self._works[name] = _Work(self._action_type.Result, ended, self._grace)
-        work.start(self._begin, handle.request, handle.publish_feedback)
+        if reason := self._reasons.pop(id(handle.request), ''):
+            work.finish(Fate.REFUSED, self._refusal(reason))
+        else:
+            work.start(self._begin, handle.request, handle.publish_feedback)
 
     def _no_execution(self, handle: ServerGoalHandle[Any, Any, Any]) -> Any:
         raise AssertionError('goals are concluded by their work')
@@ -179,27 +237,28 @@ class GoalServer:
         work = self._works.get(bytes(handle.goal_id.uuid))
         if work is None:
             return CancelResponse.REJECT
+        if self._seals.closed:
+            self._seals.refuse('unsealed', f'a request to cancel a goal of {self._name}, which '
+                               'has no seal')
+            return CancelResponse.REJECT
         # once the state says so, which it does after this callback
         Timer(0.0, work.stop, (Fate.CANCELLED,)).start()
         return CancelResponse.ACCEPT
 
     def _called(self, request: Any, response: Any) -> Any:
+        """Answer a call when its work has ended; ValueError refuses it."""
         over = Event()
-        goal = self._action_type.Goal()
         if not 0 <= request.deadline < 1e6:
-            return _copied(self._action_type.Result(
-                fate=Fate.REFUSED.value, reason='deadline must be within 0..1e6 s'), response)
+            raise ValueError('deadline must be within 0..1e6 s')
         if not self._calls.acquire(blocking=False):
-            return _copied(self._action_type.Result(
-                fate=Fate.REFUSED.value, reason=f'{MAX_CALLS} calls wait already: use the '
-                'action, or call again'), response)
+            raise ValueError(f'{MAX_CALLS} calls wait already: use the action, or call again')
 
         def ended(fate: Fate, result: Any) -> None:
             _copied(result, response)
             over.set()
         try:
             _Work(self._action_type.Result, ended, self._grace).start(
-                self._begin, _copied(request, goal), lambda feedback: None)
+                self._begin, _copied(request, self._action_type.Goal()), lambda feedback: None)
             over.wait()
         finally:
             self._calls.release()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 import os
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -30,6 +31,8 @@ from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
 from intradp_ros.nodes.common.qos_mismatch import of_listeners
 from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
 from intradp_ros.nodes.common.unused_overrides import unused_overrides
+from intradp_ros.wire.rejections import Rejections
+from intradp_ros.wire.sanitise import quoted
 
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
                      reliability=ReliabilityPolicy.RELIABLE)
@@ -56,6 +59,8 @@ class ManagedNode(LifecycleNode):
     def __init__(self, name: str, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.until_cleanup, self.until_deactivated = ExitStack(), ExitStack()
+        #: What was asked by services and actions, and refused.
+        self.refused = Rejections()
         self.metrics: Metrics | None = None
         declare(self, (*self.PARAMETERS, *METRICS, AUTOSTART, BOND_PERIOD))
 
@@ -115,6 +120,11 @@ class ManagedNode(LifecycleNode):
     def warn(self, text: str) -> None:
         """Log one line as a warning."""
         self.get_logger().warning(text)
+
+    def refuse(self, cause: str, text: str) -> None:
+        """Count what is asked and refused; a cause that goes on is logged after growing times."""
+        if self.refused.count(cause, time.monotonic()):
+            self.warn(f'refused ({cause}): {quoted(text)}')
 
     def mismatched(self, text: str) -> None:
         """Report that the quality of service of another node does not fit."""

@@ -1,79 +1,77 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asks a coordinator about its plan, sealed with a key: ``python -m ... '{"what": "adapt"}'``."""
+"""Calls a service of a node, sealed with a key: ``python -m ... '{"service": ..., ...}'``."""
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 import json
 import sys
-import time
 from typing import Any
 
 import rclpy
-from rclpy.client import Client
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 
+from intradp_ros import srv
 from intradp_ros.nodes.common.key_parameter import open_key
-from intradp_ros.nodes.common.operator_check import PAUSE, sealed_request
-from intradp_ros.srv import PlanModel
-
-WHAT: Mapping[str, int] = {'adapt': PlanModel.Request.ADAPT, 'tell': PlanModel.Request.TELL,
-                           'hold': PlanModel.Request.HOLD}
+from intradp_ros.nodes.common.sealed_caller import SealedCaller
 
 
 def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return a coordinator's answer: ok, text, plan.
+    Return a node's answer as a dictionary.
 
-    `asked` has `coordinator` (node name), `what`, `qoe`, `without`, `key_file` ('' for none) and
-    `seconds` to wait.
+    `asked` has `service` (full name), `kind` (of `intradp_ros.srv`), `fields`, `key_file` ('' for
+    none) and `seconds` to wait.  A number that has a name may be given by it, an id in hex digits.
 
     Raises
     ------
     ValueError
-        If the key cannot be read, or no coordinator answers.
+        If the key cannot be read, a field makes no sense, or no node answers.
 
     """
     key = open_key(asked['key_file'], lambda text: None)
+    request = request_of(getattr(srv, asked['kind']).Request, asked['fields'])
     context = Context()
     rclpy.init(context=context)
     node = rclpy.create_node('operator_request', context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     try:
-        client: Client[Any, Any] = node.create_client(
-            PlanModel, f'{asked["coordinator"]}/plan_model')
-        request = PlanModel.Request(what=WHAT[asked['what']], qoe=asked['qoe'],
-                                    without=asked['without'])
-        if key:
-            # The answer has a challenge; a target that is none costs no plan.
-            first = PlanModel.Request(what=PlanModel.Request.TELL, qoe='?')
-            challenge = _call(executor, client, first, asked['seconds']).challenge
-            request = sealed_request(key, request, challenge) if challenge else request
-        answer = _call(executor, client, request, asked['seconds'])
-        return {'ok': answer.ok, 'text': answer.text, 'plan': answer.plan}
+        caller = SealedCaller(node, executor, getattr(srv, asked['kind']), asked['service'], key)
+        answer = caller.call(request, asked['seconds'])
+        return {name: getattr(answer, name) for name in _fields(answer)}
     finally:
         executor.shutdown()
         node.destroy_node()
         context.try_shutdown()
 
 
-def _call(executor: SingleThreadedExecutor, client: Client[Any, Any],
-          request: PlanModel.Request, seconds: float) -> PlanModel.Response:
-    end = time.monotonic() + seconds
-    while not client.service_is_ready():
-        executor.spin_once(timeout_sec=PAUSE / 10)
-        if time.monotonic() > end:
-            raise ValueError(f'no coordinator serves {client.srv_name} (it does with a target, '
-                             'parameter qoe): start it, or name it by --coordinator')
-    future = client.call_async(request)
-    executor.spin_until_future_complete(future, max(0.1, end - time.monotonic()))
-    answer = future.result()
-    if answer is None:
-        raise ValueError(f'{client.srv_name} did not answer within {seconds:g} s')
-    return answer
+def request_of(kind: Any, fields: Mapping[str, Any]) -> Any:
+    """Return a request with these fields; ValueError if one of them makes no sense."""
+    request = kind()
+    for name, value in fields.items():
+        if name not in _fields(request):
+            raise ValueError(f'there is no field {name!r:.80}: there are '
+                             f'{", ".join(_fields(request))}')
+        wanted = type(getattr(request, name))
+        if wanted is int and isinstance(value, str):
+            value = getattr(kind, value.upper(), value)
+        if wanted is float and isinstance(value, int) or wanted is array:
+            value = float(value) if wanted is float else array('B', bytes.fromhex(value))
+        if type(value) is not wanted or wanted is list and not all(
+                isinstance(one, str) for one in value):
+            raise ValueError(f'{name}: {value!r:.80} is not {wanted.__name__}')
+        setattr(request, name, value)
+    return request
+
+
+def _fields(message: Any) -> list[str]:
+    """Return the fields of a message that are not of its seal."""
+    return [name for name in message.get_fields_and_field_types()
+            if name not in ('number', 'challenge', 'mac')]
 
 
 def main() -> None:

@@ -11,14 +11,16 @@ import time
 from typing import Any
 
 from intradp_ros.msg import FleetQoe
+from intradp_ros.nodes.common.call_seals import CallSeals, serve, sros2_enforces
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.common.lifecycle import ManagedNode, RELIABLE
-from intradp_ros.nodes.common.operator_check import OperatorCheck, sros2_enforces
 from intradp_ros.planning.quality import parse_quality
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.srv import PlanModel
 from intradp_ros.systems.fleet.pipeline_planner import PipelinePlanner
-from intradp_ros.wire.sanitise import quoted
+
+#: Seconds between two plans that anybody asks for, with a key.
+PAUSE = 1.0
 
 
 class StageCoordination(PipelinePlanner):
@@ -37,11 +39,14 @@ class StageCoordination(PipelinePlanner):
         self._node = node
         self._coordinator: FleetCoordinator | None = None
         if self.live:
-            self._operators = OperatorCheck(
-                open_key(given[KEY_FILE.name], lambda text: None),
-                given['plan_service'] == 'open' or sros2_enforces(), node.warn)
+            self._previewed = -math.inf
+            self._seals = CallSeals(
+                open_key(given[KEY_FILE.name], lambda text: None), node.refuse,
+                given['plan_service'] == 'open' or sros2_enforces())
             self._qoe = node.publish_on(FleetQoe, '~/qoe', RELIABLE)
-            service = node.create_service(PlanModel, '~/plan_model', self._plan_model)
+            service = serve(node, PlanModel, '~/plan_model', self._seals, self._plan_model,
+                            lambda reason: PlanModel.Response(text=reason),
+                            free=lambda request: request.what == PlanModel.Request.TELL)
             node.until_cleanup.callback(node.destroy_service, service)
 
     def start(self, coordinator: FleetCoordinator) -> None:
@@ -56,30 +61,26 @@ class StageCoordination(PipelinePlanner):
         return {f'medium {name}': text for name, text in live.media(time.monotonic()).items()} \
             if live else {}
 
-    def _plan_model(self, request: PlanModel.Request, response: PlanModel.Response,
-                    ) -> PlanModel.Response:
+    def _plan_model(self, request: PlanModel.Request) -> PlanModel.Response:
         """Do what an operator says about the plan."""
-        live, now = self.live, time.monotonic()
+        live, now, response = self.live, time.monotonic(), PlanModel.Response()
         if live is None:
             return response
-        try:
-            self._operators.check(request, now)
-            quality = parse_quality(request.qoe) if request.qoe else None
-            if request.what == PlanModel.Request.HOLD:
-                live.hold()
-                plan, response.text = live.look(now), live.text(now)
-            elif request.what == PlanModel.Request.TELL:
-                response.text, plan = live.preview(quality, request.without, now)
-            else:
-                plan = live.adapt(quality, request.without, now)
-                response.text = live.text(now)
-                if plan and self._coordinator:
-                    self._coordinator.propose(plan)
-        except ValueError as error:
-            response.text = quoted(error)
-            response.challenge = self._operators.challenge(now)
-            return response
-        response.challenge = self._operators.challenge(now)
+        quality = parse_quality(request.qoe) if request.qoe else None
+        if request.what == PlanModel.Request.HOLD:
+            live.hold()
+            plan, response.text = live.look(now), live.text(now)
+        elif request.what == PlanModel.Request.TELL:
+            if self._seals.closed and not len(request.mac):
+                if now - self._previewed < PAUSE:
+                    raise ValueError(f'plans are computed once in {PAUSE:.0f} s: ask again')
+                self._previewed = now
+            response.text, plan = live.preview(quality, request.without, now)
+        else:
+            plan = live.adapt(quality, request.without, now)
+            response.text = live.text(now)
+            if plan and self._coordinator:
+                self._coordinator.propose(plan)
         response.ok, response.plan = plan is not None, json.dumps(plan.to_json()) if plan else ''
         return response
 

@@ -10,16 +10,16 @@ from typing import Any, TYPE_CHECKING
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.plan_id import PlanId
+from intradp_ros.nodes.common.call_seals import CallSeals, sros2_enforces
 from intradp_ros.nodes.common.device_parameter import DEVICE
-from intradp_ros.nodes.common.key_parameter import KEY_FILE
-from intradp_ros.nodes.common.operator_check import sros2_enforces
+from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.weight_parameters import store_of
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.language.language_parameters import HOLD, KEYED, LANGUAGE_MODEL
 from intradp_ros.nodes.language.language_planning import opened
 from intradp_ros.nodes.language.served_text import NO_PLAN, ServedText
-from intradp_ros.nodes.language.text_actions import TextActions
+from intradp_ros.nodes.language.text_actions import CLOSED, MOST_BYTES, TextActions
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.requests.admission import AdmissionLimits, ClientRates
 from intradp_ros.runtime.requests.text_intake import TextIntake
@@ -77,12 +77,12 @@ class LanguageDevice:
                 self._device),
             self._headed)
         if given['answers']:
-            closed = bool(given[KEY_FILE.name]) and given['goals'] == KEYED \
-                and not sros2_enforces()
+            seals = CallSeals(open_key(given[KEY_FILE.name], lambda text: None), node.refuse,
+                              given['goals'] != KEYED or sros2_enforces(), CLOSED, MOST_BYTES)
             self._intake = TextIntake(self._served)
             node.until_deactivated.callback(self._intake.close)
             actions = TextActions(node, self._intake, given['max_tokens'],
-                                  given['highest_priority'], closed)
+                                  given['highest_priority'], seals)
             node.until_deactivated.callback(actions.close)
             if given['http_port']:
                 self._open_endpoint()

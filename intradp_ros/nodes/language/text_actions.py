@@ -27,6 +27,7 @@ from intradp_ros.msg import (
     SamplingConfig,
     TokenUsage,
 )
+from intradp_ros.nodes.common.call_seals import CallSeals
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_intake import intake_of, TextIntake
@@ -42,27 +43,28 @@ from intradp_ros.srv import GenerateChatCompletions as GenerateChatCompletionsCa
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
 
 CLIENT = 'ros'
-CLOSED = ('this fleet has a key, and a goal shows none: ask over HTTP with api_keys, or start the '
-          'node with goals: open')
+CLOSED = 'ask over HTTP with api_keys, or start the node with goals: open'
+#: Bytes of a goal, as of a body by HTTP.
+MOST_BYTES = 4 << 20
 
 
 class TextActions:
     """Serves both actions, and their mirrors, until it is closed."""
 
     def __init__(self, node: Node, model: TextModel | TextIntake, max_tokens: int,
-                 highest: int = 0, closed: bool = False) -> None:
+                 highest: int = 0, seals: CallSeals | None = None) -> None:
         """
-        Take goals up to a priority; `closed` refuses all of them.
+        Take goals up to a priority; goals have no seal, so that closed `seals` refuse all of them.
 
         `max_tokens` limits answers whose goals do not say how long they may be.
         """
         self._model, self._most, self._highest = intake_of(model), max_tokens, highest
-        self._closed = closed
+        seals = seals or CallSeals(None, lambda cause, text: None, most=MOST_BYTES)
         self._servers = [
             GoalServer(node, GenerateResponse, GenerateResponseCall, '~/generate_response',
-                       self._continue),
+                       self._continue, seals),
             GoalServer(node, GenerateChatCompletions, GenerateChatCompletionsCall,
-                       '~/generate_chat_completions', self._answer)]
+                       '~/generate_chat_completions', self._answer, seals)]
 
     def close(self) -> None:
         """End all goals."""
@@ -112,8 +114,6 @@ class TextActions:
             Fate.REFUSED, GenerateChatCompletions.Result(reason=reason)))
 
     def _request(self, goal: Any, prompt: str | tuple[ChatTurn, ...]) -> TextRequest:
-        if self._closed:
-            raise ValueError(CLOSED)
         if goal.priority > self._highest:
             raise ValueError(f'priority {goal.priority}: at most {self._highest} is taken here '
                              '(parameter highest_priority)')

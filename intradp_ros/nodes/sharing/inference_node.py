@@ -158,7 +158,7 @@ class InferenceNode(ManagedNode):
         if parameters[WEIGHTS_FOLDER.name]:
             WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
                           lambda: weight_bytes(self.client.model) if self.client else 0.0,
-                          self._load_weights)
+                          self._load_weights, self._key)
         self.call_every(1.0, self._diagnose, self.until_cleanup)
 
     def start(self) -> None:

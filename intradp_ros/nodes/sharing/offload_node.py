@@ -113,7 +113,7 @@ class OffloadNode(ManagedNode):
         if parameters[WEIGHTS_FOLDER.name]:
             WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
                           lambda: max(map(weight_bytes, self._models.values())),
-                          self._load_weights)
+                          self._load_weights, self._key)
         heard = self._receiver.subscribe(OperatorProfile, PROFILE_TOPIC, self._hear_profile,
                                          LATCHED, 'profile', MAX_BYTES[OperatorProfile])
         self.until_cleanup.callback(self.destroy_subscription, heard)

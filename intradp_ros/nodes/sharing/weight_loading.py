@@ -5,7 +5,8 @@
 The service `~/load_weights`: weights of a file for a model in use, tried before they are used.
 
 Only files below a folder of the node's parameters are read, and only those of the digest that
-the caller names; a stranger can neither bring weights nor make a model of other operators.
+the caller names, whose request is sealed where there is a key.  Nobody can bring weights by it, or
+make a model of other operators.
 """
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from typing import Any
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 import torch
 
+from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.nodes.common.call_seals import CallSeals, serve, sros2_enforces
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.sensors.image_messages import ImageError
@@ -48,9 +51,9 @@ class WeightLoading:
     """Serves `~/load_weights` while a node is configured, on a thread of its own."""
 
     def __init__(self, node: ManagedNode, folder: str, nbytes: Callable[[], float],
-                 use: Callable[[Any, Path | None, Weights], Any]) -> None:
+                 use: Callable[[Any, Path | None, Weights], Any], key: SharedKey | None) -> None:
         """
-        Serve files below `folder`, of models whose weights have so many bytes.
+        Serve files below `folder`, of models whose weights have so many bytes, to who has the key.
 
         `use` gets a request, its folder of pictures and the weights, and returns the response; a
         ValueError refuses.
@@ -59,11 +62,12 @@ class WeightLoading:
         self._folder = Path(folder).resolve()
         if not self._folder.is_dir():
             raise ValueError(f'parameter weights_folder: there is no folder {folder}')
-        service = node.create_service(LoadWeights, '~/load_weights', self._called,
-                                      callback_group=MutuallyExclusiveCallbackGroup())
+        service = serve(node, LoadWeights, '~/load_weights',
+                        CallSeals(key, node.refuse, sros2_enforces()), self._loaded, _refused,
+                        callback_group=MutuallyExclusiveCallbackGroup())
         node.until_cleanup.callback(node.destroy_service, service)
 
-    def _called(self, request: Any, response: Any) -> Any:
+    def _loaded(self, request: Any) -> Any:
         try:
             if not re.fullmatch('[0-9a-fA-F]{64}', request.sha256):
                 raise ValueError('sha256 must be the 64 hex digits of the file that is meant: '
@@ -74,11 +78,7 @@ class WeightLoading:
             weights = read_weights(self._below(request.path), self._nbytes(), request.sha256)
             response = self._use(request, pictures, weights)
         except (ValueError, CaptureError) as error:
-            response = LoadWeights.Response(message=str(error), accuracy=math.nan,
-                                            accuracy_before=math.nan)
-        except Exception as error:  # a service that raises would end the node
-            response = LoadWeights.Response(message=f'{type(error).__name__}: {error}',
-                                            accuracy=math.nan, accuracy_before=math.nan)
+            response = _refused(str(error))
         log = self._node.info if response.success else self._node.warn
         log(f'load_weights: {response.message}')
         return response
@@ -89,6 +89,10 @@ class WeightLoading:
         if not found.is_relative_to(self._folder):
             raise ValueError(f'{path[:200]} is not below weights_folder ({self._folder})')
         return found
+
+
+def _refused(reason: str) -> Any:
+    return LoadWeights.Response(message=reason, accuracy=math.nan, accuracy_before=math.nan)
 
 
 def weight_bytes(model: SharedModel) -> float:

@@ -14,11 +14,15 @@ from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.common.diagnostics import Diagnostics
+from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.common.lifecycle import ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.training.training_goals import Processes, TrainingGoals
 from intradp_ros.nodes.training.training_parameters import GOAL_PARAMETERS, TASKS
 from intradp_ros.profiling.machine import prepare_process
+
+WITHOUT = ('no key_file: anybody on this ROS domain may have this node train, pause and end; make '
+           'a key by "intradp key FILE", or keep strangers off the domain (doc/security.md)')
 
 
 class TrainerNode(ManagedNode):
@@ -27,10 +31,12 @@ class TrainerNode(ManagedNode):
 
     Devices are processes of this machine, one for each of `fleet_file`, or `processes` that are
     alike; for other machines see the coordinator node.  What is trained are `tasks` of this
-    machine: nothing that comes by the network is run.  Publishes `diagnostics`.
+    machine: nothing that comes by the network is run.  With a key all that is asked has to be
+    sealed (`~/control_training` in place of `~/pause`).  Publishes `diagnostics`.
     """
 
     PARAMETERS = (
+        KEY_FILE,
         TASKS,
         *GOAL_PARAMETERS,
         Parameter('fleet_file', '', 'The devices, a process of this machine for each; empty for '
@@ -56,7 +62,8 @@ class TrainerNode(ManagedNode):
         self._goals = TrainingGoals(
             self, Processes(self._topology), parameters['tasks'], parameters['folder'],
             parameters['save_every'], parameters['timeout_s'], parameters['images'],
-            parameters['threads'], parameters[DEVICE.name])
+            parameters['threads'], parameters[DEVICE.name],
+            open_key(parameters[KEY_FILE.name], lambda text: self.warn(WITHOUT)))
         self._goals.check_images(self._topology)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self.call_every(1.0, self._diagnose, self.until_cleanup)

@@ -36,7 +36,7 @@ _GREETING = 3.0
 
 class TrainingCoordination(TrainingPlanner):
     """
-    Serves `~/train` and `~/pause` of the coordinator node, over the devices of its fleet.
+    Serves `~/train`, `~/pause` and `~/control_training` of the coordinator node, for its fleet.
 
     Devices are those of `fleet_file`; without one those that are there when a goal begins, and
     those that the parameter `devices` names.
@@ -61,7 +61,8 @@ class TrainingCoordination(TrainingPlanner):
         self._topology = read_topology(given['fleet_file']) if given['fleet_file'] else None
         self._coordinator: FleetCoordinator | None = None
         self._goals = TrainingGoals(node, self, given[TASKS.name], given['folder'],
-                                    given['save_every'], given['timeout_s'], given['images'])
+                                    given['save_every'], given['timeout_s'], given['images'],
+                                    key=self._key)
         if self._topology is not None:
             self._goals.check_images(self._topology)
         super().__init__(self._goals.take_over)

@@ -1,7 +1,11 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Goals to train, for any node: action `~/train`, `~/pause`, checkpoints; one at a time."""
+"""
+Goals to train, for any node: action `~/train`, checkpoints; one at a time.
+
+`~/pause` and `~/control_training` pause it; the latter also ends goals, and can be sealed.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -21,12 +25,15 @@ from intradp_ros.action import Train
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.core.cache_folder import cache_folder
+from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.nodes.common.call_seals import CallSeals, serve, sros2_enforces
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST
+from intradp_ros.srv import ControlTraining
 from intradp_ros.systems.training.base.task import described, split_name, TaskError
 from intradp_ros.systems.training.layers.checkpoint import (
     Checkpoint,
@@ -130,6 +137,8 @@ class TrainingGoals:
     """
     Serves goals of one of some tasks, from `start` until the node is deactivated.
 
+    With a key it takes what is sealed with it.
+
     Raises
     ------
     ValueError
@@ -140,7 +149,7 @@ class TrainingGoals:
 
     def __init__(self, node: ManagedNode, ground: Ground, tasks: Sequence[str], folder: str,
                  save_every: int, timeout: float, images: Sequence[str] = (),
-                 threads: int = 1, device: str = HOST.name) -> None:
+                 threads: int = 1, device: str = HOST.name, key: SharedKey | None = None) -> None:
         open_device(device)
         try:
             check_distributed()
@@ -170,6 +179,7 @@ class TrainingGoals:
         self._paused = False
         self._progress: Progress | None = None
         self._last, self._reported = '', 0.0
+        self._seals = CallSeals(key, node.refuse, sros2_enforces())
 
     def check_images(self, topology: Topology) -> None:
         """See that the data lie on devices of a topology; ValueError if not."""
@@ -180,11 +190,18 @@ class TrainingGoals:
     def start(self) -> None:
         """Take goals."""
         node = self._node
-        server = GoalServer(node, Train, None, '~/train', self._begin, GRACE)
+        seals = self._seals
+        server = GoalServer(node, Train, None, '~/train', self._begin, seals, GRACE)
         node.until_deactivated.callback(server.close)
         node.until_deactivated.callback(self._end)
-        pause = node.create_service(SetBool, '~/pause', self._pause)
+        pause = serve(node, SetBool, '~/pause', seals, lambda request: SetBool.Response(
+            success=True, message=self._pause(request.data)),
+            lambda reason: SetBool.Response(message=reason))
         node.until_deactivated.callback(node.destroy_service, pause)
+        control = serve(node, ControlTraining, '~/control_training', seals,
+                        partial(self._controlled, server),
+                        lambda reason: ControlTraining.Response(message=reason))
+        node.until_deactivated.callback(node.destroy_service, control)
 
     def take_over(self, number: int, task: str, paused: bool) -> None:
         """Go on with a training that devices have begun for somebody who is gone."""
@@ -402,17 +419,27 @@ class TrainingGoals:
         for client in tuple(goal.clients):
             client.report(feedback)
 
-    def _pause(self, request: Any, response: Any) -> Any:
-        """Pause or go on; what is said holds for goals that come later, too."""
+    def _controlled(self, server: GoalServer, request: Any) -> Any:
+        """Do what is asked of the training."""
+        asked = ControlTraining.Request
+        if request.what == asked.END:
+            if not server.end(bytes(request.goal)):
+                raise ValueError('no goal of this id is open')
+            return ControlTraining.Response(success=True, message='it is saved and ends')
+        if request.what not in (asked.PAUSE, asked.CONTINUE):
+            raise ValueError(f'what is {request.what}: there are PAUSE, CONTINUE and END')
+        return ControlTraining.Response(
+            success=True, message=self._pause(request.what == asked.PAUSE))
+
+    def _pause(self, pauses: bool) -> str:
+        """Pause or go on, which holds for goals that come later, too; return what comes of it."""
         with self._lock:
-            self._paused = request.data
+            self._paused = pauses
             job = self._goal.job if self._goal else None
             if job:
-                (job.pause if request.data else job.resume)()
-        response.success = True
-        response.message = ('pauses after the round at hand' if job else 'nothing is trained; '
-                            'goals wait') if request.data else 'trains'
-        return response
+                (job.pause if pauses else job.resume)()
+        return ('pauses after the round at hand' if job else 'nothing is trained; '
+                'goals wait') if pauses else 'trains'
 
 
 def _function(task: str) -> str:
