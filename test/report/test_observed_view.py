@@ -178,6 +178,18 @@ def test_the_busiest_device_is_the_bottleneck() -> None:
         'computing of the robot: 43% of the frame'
 
 
+def test_a_node_that_warns_says_why() -> None:
+    seen, lines = Observed(), {}
+    for level, dropped in ((0, 3), (1, 9)):
+        seen.take('DiagnosticArray', '/diagnostics', status(
+            level=level, inferences=3, rejected_dropped=dropped, rejected_too_old=0,
+            last_rejection='image 7 was late'), 1.0)
+        [[machine]] = [b['machines'] for b in blocks(seen.view({}, 1.5), 'map')]
+        lines[level] = machine['lines']
+    assert 'not taken: 9 dropped: image 7 was late' in lines[1]
+    assert not any('not taken' in line for line in lines[0])
+
+
 def test_nodes_that_are_gone_are_forgotten() -> None:
     seen = Observed()
     seen.take('DiagnosticArray', '/diagnostics', status(inferences=3), 1.0)

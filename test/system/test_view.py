@@ -128,6 +128,9 @@ def test_a_device_that_is_killed_is_out_on_the_page(tmp_path: Path) -> None:
             page.until("document.body.innerText.includes('1 of 2 devices are there')")
             assert 'board2 device out' in page.text() and 'out for' in page.text()
             assert 'its heartbeats do not come' in page.text()
+            page.open(server.url, width=400)
+            page.until("document.body.innerText.includes('1 of 2 devices are there')")
+            assert page.run('document.documentElement.scrollWidth') <= 400
             pid = live.pid
             page.open('about:blank')
             end = time.monotonic() + LINGER + TIMEOUT

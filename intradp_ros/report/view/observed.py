@@ -291,7 +291,8 @@ class Observed:
             machines.append(machine(name, kind, state, [
                 f'not heard for {quiet:.0f} s' if state == OUT else
                 f'{node.message}, for {_ago(now - node.since)}' if node.message else '',
-                values.get('trouble', ''), _host(values),
+                values.get('trouble', ''), _rejected(values) if state == WARNS else '',
+                _host(values),
                 f'battery {battery:.0%}' if battery is not None else '',
                 *(f'{key.replace("_", " ")} {values[key]}' for key in KINDS[kind][1]
                   if key != 'trouble' and values.get(key)),
@@ -546,6 +547,15 @@ def _runs(slots: Iterable[Iterable[int]]) -> str:
     runs = [[b for _, b in run] for _, run in groupby(enumerate(blocks), lambda p: p[1] - p[0])]
     return f'{len(blocks)}: ' + ', '.join(
         f'{run[0]} to {run[-1]}' if run[1:] else str(run[0]) for run in runs) if runs else 'none'
+
+
+def _rejected(values: Mapping[str, str]) -> str:
+    """Return what a node has not taken, by cause; it warns where that grows."""
+    counts = {key.removeprefix('rejected_').replace('_', ' '): value
+              for key, value in values.items() if key.startswith('rejected_') and value != '0'}
+    text = ', '.join(f'{value} {cause}' for cause, value in counts.items())
+    return ': '.join(filter(None, (f'not taken: {text}' if text else '',
+                                   values.get('last_rejection', ''))))
 
 
 def _host(values: Mapping[str, str]) -> str:
