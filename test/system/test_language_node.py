@@ -201,7 +201,7 @@ def test_with_a_key_goals_and_calls_are_refused_unless_the_node_is_open(
                 'fleet': 'other', 'device_name': name, 'store': str(tmp_path / name),
                 'key_file': str(key), 'answers': True, 'without_plan': 'refuse',
                 'goals': goals}, label=name, node=name)
-        for name, reason in (('closed_node', 'has a key'), ('open_node', 'no plan is in use')):
+        for name, reason in (('closed_node', 'not sealed'), ('open_node', 'no plan is in use')):
             client = ActionClient(site.node, GenerateResponse, f'{name}/generate_response')
             assert client.wait_for_server(PATIENCE)
             handle = ended(client.send_goal_async(GenerateResponse.Goal(prompt=PROMPT)))

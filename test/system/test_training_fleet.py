@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 import queue
 import secrets
@@ -15,16 +14,14 @@ import threading
 import time
 from typing import Any
 
-from node_processes import end_of, nodes, Observer, own_domain
+from node_processes import nodes, Observer, own_domain
 import pytest
-from rclpy.action import ActionClient
 from safetensors.torch import load_file
-from std_srvs.srv import SetBool
 from training_fleet import difference
 
 from intradp_lab.emulation.processes import Child
 from intradp_lab.training.one_process import train_alone
-from intradp_ros.action import Train
+from intradp_ros.nodes.common.operator_request import ask
 from intradp_ros.nodes.training.train_request import follow
 from intradp_ros.systems.training.base.task import load_task
 from intradp_ros.systems.training.layers.checkpoint import (
@@ -34,7 +31,6 @@ from intradp_ros.systems.training.layers.checkpoint import (
 )
 
 PATIENCE, ROUNDS = 150.0, 200
-ended = partial(end_of, seconds=PATIENCE)
 DEVICES = ('a', 'b', 'c')
 #: Devices so slow, as planned, that all of them are used.
 FLEET = """
@@ -71,34 +67,28 @@ def task():
 
 @dataclass
 class Site:
-    """Processes by their names, and who sends goals; rounds take long while `slow` is there."""
+    """Processes by their names, who hears them; rounds take long while `slow` is there."""
 
     name: str
     slow: Path
+    key: Path
     processes: Mapping[str, Child]
     asker: Observer
-    client: ActionClient
-    feedback: queue.Queue[Any] = field(default_factory=queue.Queue)
 
-    def send(self) -> Any:
-        return ended(self.client.send_goal_async(
-            Train.Goal(task=self.name), lambda m: self.feedback.put(m.feedback)))
-
-    def seen(self, what: Callable[[Any], bool]) -> Any:
-        """Return the first feedback of which something is true."""
-        while True:
-            message = self.feedback.get(timeout=PATIENCE)
-            if what(message):
-                return message
+    def pause(self, node: str, what: str) -> None:
+        """Have a coordinator pause or go on."""
+        assert ask({'service': f'/{node}/control_training', 'kind': 'ControlTraining',
+                    'fields': {'what': what}, 'key_file': str(self.key), 'seconds': PATIENCE}
+                   )['success']
 
 
 class Followed:
     """A goal that goes to whoever coordinates, from a thread of its own."""
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, site: Site) -> None:
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        asked = {'nodes': ['/coordinator', '/standby'], 'task': task, 'resume': False,
-                 'deadline': 0.0, 'seconds': PATIENCE}
+        asked = {'nodes': ['/coordinator', '/standby'], 'task': site.name, 'resume': False,
+                 'deadline': 0.0, 'seconds': PATIENCE, 'key_file': str(site.key)}
         threading.Thread(target=lambda: self._said.put(follow(
             asked, self._said.put, threading.Event())), daemon=True).start()
 
@@ -141,36 +131,32 @@ def site(tmp_path: Path, standby: bool = False) -> Iterator[Site]:
                     f'{other}={-k}' for k, other in enumerate(names) if other != found] or ['']},
                 label=found, node=found)
         asker = Observer()
-        client = ActionClient(asker.node, Train, 'coordinator/train')
-        assert client.wait_for_server(PATIENCE)
-        yield Site(name, slow, processes, asker, client)
-        client.destroy()
+        yield Site(name, slow, key, processes, asker)
         asker.close()
 
 
 def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
     with site(tmp_path) as made:
-        goal = made.send()
-        made.seen(lambda m: m.round > 10 and all(device in m.who for device in DEVICES))
+        goal = Followed(made)
+        goal.feedback(lambda found: found['round'] > 10 and all(
+            device in found['who'] for device in DEVICES))
         made.processes['b'].kill()
-        made.seen(lambda m: 'b' in m.lost and m.state == 'training')
+        goal.feedback(lambda found: 'b' in found['lost'] and found['state'] == 'training')
         made.slow.unlink()
-        result = ended(goal.get_result_async()).result
-    assert (result.fate, result.reason, result.round) == ('resumed', '', ROUNDS)
+        result = goal.until(lambda line: 'result' in line)['result']
+    assert (result['fate'], result['reason'], result['round']) == ('resumed', '', ROUNDS)
     alone = train_alone(load_task(made.name))
-    assert result.loss == pytest.approx(alone.loss[-1], rel=1e-9)
-    assert difference(load_file(result.checkpoint), alone) < 1e-10
+    assert result['loss'] == pytest.approx(alone.loss[-1], rel=1e-9)
+    assert difference(load_file(result['checkpoint']), alone) < 1e-10
 
 
 @pytest.mark.slow
 def test_a_pause_outlives_its_coordinator(tmp_path: Path) -> None:
     """Another one saves what devices hold, stays paused, and goes on when it may."""
     with site(tmp_path, standby=True) as made:
-        pauses = [made.asker.node.create_client(SetBool, f'{name}/pause')
-                  for name in ('coordinator', 'standby')]
-        goal = Followed(made.name)
+        goal = Followed(made)
         goal.feedback(lambda found: found['round'] > 10)
-        assert ended(pauses[0].call_async(SetBool.Request(data=True))).success
+        made.pause('coordinator', 'pause')
         reached = goal.feedback(lambda found: found['state'] == 'paused')['round']
         made.processes['coordinator'].kill()
         status = made.asker.diagnostics
@@ -185,7 +171,7 @@ def test_a_pause_outlives_its_coordinator(tmp_path: Path) -> None:
         time.sleep(3.0)
         assert says('paused') and read_checkpoint(file).round == saved
         made.slow.unlink()
-        assert ended(pauses[1].call_async(SetBool.Request(data=False))).success
+        made.pause('standby', 'continue')
         made.asker.wait(lambda: status['/standby'][1]['last_goal'] in ('done', 'resumed'),
                         'the end', PATIENCE)
     assert read_checkpoint(file).round == ROUNDS
@@ -199,7 +185,7 @@ def test_a_client_whose_coordinator_is_killed_joins_what_another_goes_on_with(
         task = load_task(made.name)
         write_checkpoint(tmp_path / 'standby' / 'task-20250101-000000.safetensors', Checkpoint(
             {}, made.name, ROUNDS - 1, task.seed, task.batch, 0.5, len(task.data), 7))
-        goal = Followed(made.name)
+        goal = Followed(made)
         goal.feedback(lambda found: found['round'] > 10)
         made.processes['coordinator'].kill()
         assert goal.until(lambda line: 'lost' in line) == {
