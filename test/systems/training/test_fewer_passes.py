@@ -23,6 +23,7 @@ from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.round_trial import Trial
 from intradp_ros.systems.training.layers.stage_interpreter import (
+    ByGrain,
     Pass,
     run_pass,
     StageInterpreter,
@@ -98,6 +99,24 @@ def test_generated_code_computes_what_the_interpreter_does() -> None:
                           *(t for of_grain in one.statistics.values()
                             for t in of_grain.values())])
         assert len(found[0]) == len(found[1]) and all(map(torch.equal, *found))
+
+
+def test_a_pass_of_the_same_stage_within_another_changes_nothing(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where two threads run it."""
+    task, graph, bernoulli = make_task('dropout'), GRAPHS['dropout'], ByGrain._bernoulli
+    stage, x = graph.stage(0, len(graph.layers)), task.data.take(range(6))[0][0]
+    ones = [Pass(5, number, (number, 3), [2, 4]) for number in (1, 2)]
+    wanted, inner = [run_pass(stage, [x], one)[0] for one in ones], list[torch.Tensor]()
+
+    def within(self: ByGrain, *args: Any) -> torch.Tensor:
+        if not inner:
+            inner.append(x)
+            inner.append(run_pass(stage, [x], ones[1])[0])
+        return bernoulli(self, *args)
+    monkeypatch.setattr(ByGrain, '_bernoulli', within)
+    assert torch.equal(run_pass(stage, [x], ones[0])[0], wanted[0])
+    assert torch.equal(inner[1], wanted[1]) and not torch.equal(*wanted)
 
 
 def test_an_error_of_a_pass_names_the_operator() -> None:

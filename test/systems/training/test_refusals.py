@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 from training_fleet import cross_entropy
 
 from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
+from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.task_trial import try_task
 
 Optimiser = Callable[[Any, Any], torch.optim.Optimizer]
@@ -102,3 +104,50 @@ def test_a_module_whose_train_freezes_parts_must_be_put_in_training_before():
     with pytest.raises(TaskError, match=r'WithoutGradients has a train\(\) .*freezes body'):
         try_task(made(WithoutGradients()))
     try_task(made(WithoutGradients().train()))
+
+
+@pytest.mark.parametrize('changes, reason', [
+    ({'batch': '16'}, "batch is '16', a str: give a whole number"),
+    ({'rounds': 4.0}, r'rounds is 4\.0, a float: give a whole number'),
+    ({'clip': '1'}, "clip is '1', a str: give a number"),
+    ({'schedule': 0.5}, 'schedule is a float, not a function: write one from the round'),
+    ({'autocast': 'bfloat16'}, r'give torch\.bfloat16'),
+    ({'best_by': 'f1'}, "^best_by is loss or accuracy, not 'f1'$"),
+    ({'patience': 0}, '^patience is 1 or more validations'),
+    ({'loss': nn.CrossEntropyLoss}, r"is the class .*: give .*CrossEntropyLoss\(reduction='none'"),
+    ({'module': nn.Linear}, 'module is the class Linear: give an object of it'),
+    ({'loss': lambda outputs: outputs.sum(1)},
+     r'2 were given: it gets .* \(4, 3\) float32, and targets \(4,\) int64'),
+    ({'module': nn.Linear(5, 3)}, r'cannot be multiplied .*: it gets \[0\] \(4, 6\) float32'),
+    ({'validate_every': 1, 'check': TensorData((torch.randn(9, 7),), torch.arange(9) % 3)},
+     r'the module with samples of check fails: .*it gets \[0\] \(8, 7\) float32'),
+    ({'validate_every': 1, 'check': TensorData((torch.randn(9, 6),), torch.randn(9))},
+     'loss with samples of check fails: '),
+    ({'data': lambda: TensorData(torch.randn(9, 6), torch.arange(9))},
+     r'inputs are a Tensor: give a tuple .*TensorData\(\(inputs,\), targets\)'),
+    ({'data': lambda: TensorData((torch.randn(9, 6).numpy(),), torch.arange(9))},
+     r'a ndarray among them: give tensors, by torch\.from_numpy')])
+def test_what_is_wrong_is_said_with_the_cause_and_the_change(changes: dict[str, Any],
+                                                             reason: str) -> None:
+    with pytest.raises(TaskError, match=reason):
+        data = changes.get('data')
+        try_task(replace(made(), **{**changes, **({'data': data()} if data else {})}))
+
+
+class Branching(nn.Module):
+    def __init__(self, numpy: bool) -> None:
+        super().__init__()
+        self.head, self.numpy = nn.Linear(6, 3), numpy
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(x)
+        if self.numpy:
+            return torch.from_numpy(out.detach().numpy())
+        return out if x.sum() > 0 else -out
+
+
+def test_what_cannot_be_exported_is_named_by_its_line(capfd: pytest.CaptureFixture[str]) -> None:
+    for numpy, change in ((False, 'take torch.where'), (True, 'compute with torch')):
+        with pytest.raises(TaskError, match=rf'\(test_refusals\.py, line \d+\) .*{change}'):
+            capture(made(Branching(numpy)))
+    assert 'symbolic_shapes' not in capfd.readouterr().err

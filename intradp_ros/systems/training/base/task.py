@@ -31,7 +31,7 @@ import torch
 from torch import nn
 
 from intradp_ros.core.torchvision_import import declare_operators
-from intradp_ros.systems.training.base.structure import rows_of, tensors_of
+from intradp_ros.systems.training.base.structure import rows_of, taken_apart, tensors_of
 
 MOST_SAMPLES = 1 << 20
 #: What `draw_seed` gets second for what augmentation draws.
@@ -101,6 +101,13 @@ class TensorData:
 
     def __post_init__(self) -> None:
         """Check that each sample has all; TaskError if not."""
+        if not isinstance(self.inputs, tuple | Mapping):
+            raise TaskError(f'inputs are a {type(self.inputs).__name__}: give a tuple of the '
+                            "module's arguments, TensorData((inputs,), targets), or a dict of "
+                            'them by name')
+        if constants := taken_apart((self.inputs, self.targets))[1].constants:
+            raise TaskError(f'inputs and targets have a {type(constants[0]).__name__} among them: '
+                            'give tensors, by torch.from_numpy or torch.tensor')
         rows = [tuple(value.shape[:1]) for value in tensors_of((self.inputs, self.targets))]
         if len(set(rows)) != 1 or not rows[0]:
             raise TaskError('inputs and targets must have as many rows, one a sample, not '
@@ -186,6 +193,11 @@ class TrainingTask:
 
     def __post_init__(self) -> None:
         """Check the figures."""
+        for what, example in (('module', ''), ('loss', "reduction='none'")):
+            kind = getattr(self, what)
+            if isinstance(kind, type) and issubclass(kind, nn.Module):
+                raise TaskError(f'{what} is the class {kind.__name__}: give an object of it, '
+                                f'{kind.__name__}({example or "..."})')
         if not isinstance(self.module, nn.Module):
             raise TaskError(f'module is a {type(self.module).__name__}, not a torch.nn.Module')
         for what in ('data', 'check'):
@@ -216,11 +228,12 @@ class TrainingTask:
                             'rounds or epochs')
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise TaskError(f'gradients are clipped to a norm above 0, not {self.clip}')
-        if self.validate_every < 0 or self.patience is not None and self.patience < 1 or \
-                self.best_by not in ('loss', 'accuracy'):
-            raise TaskError(f'validate_every is 0 or more rounds, not {self.validate_every}; '
-                            f'best_by is loss or accuracy, not {self.best_by!r}; patience is 1 or '
-                            f'more validations, or None, not {self.patience}')
+        if self.validate_every < 0:
+            raise TaskError(f'validate_every is 0 or more rounds, not {self.validate_every}')
+        if self.best_by not in ('loss', 'accuracy'):
+            raise TaskError(f'best_by is loss or accuracy, not {self.best_by!r}')
+        if self.patience is not None and self.patience < 1:
+            raise TaskError(f'patience is 1 or more validations, or None, not {self.patience}')
         if self.validate_every and not (self.check is not None and len(self.check)):
             raise TaskError(f'validate_every={self.validate_every} needs samples that are not '
                             'trained with: give the task check=Items(others)')
@@ -446,8 +459,11 @@ def _of_file(path: Path) -> ModuleType:
 
 def described(error: BaseException) -> str:
     """Return what an error of the user's code says, and the line of it that it came from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [one for one in frames if not any(part in one.filename for part in _NOT_THEIRS)]
-    where = next((f' ({Path(one.filename).name}, line {one.lineno})'
-                  for one in reversed(own or frames)), '')
-    return f'{type(error).__name__}: {" ".join(str(error).split())}{where}'
+    return f'{type(error).__name__}: {" ".join(str(error).split())}{line_of(error)}'
+
+
+def line_of(error: BaseException) -> str:
+    """Return the line of the user's code from which an error came, in brackets; '' if none."""
+    own = [one for one in traceback.extract_tb(error.__traceback__)
+           if not any(part in one.filename for part in _NOT_THEIRS)]
+    return f' ({Path(own[-1].filename).name}, line {own[-1].lineno})' if own else ''

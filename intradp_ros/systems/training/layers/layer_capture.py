@@ -14,7 +14,13 @@ import torch
 from torch import fx, nn
 
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
-from intradp_ros.systems.training.base.task import call, examples, TaskError, TrainingTask
+from intradp_ros.systems.training.base.task import (
+    call,
+    examples,
+    line_of,
+    TaskError,
+    TrainingTask,
+)
 from intradp_ros.systems.training.base.user_code import drawing
 from intradp_ros.systems.training.layers.export_checks import (
     attributes_of,
@@ -151,6 +157,16 @@ def exported(module: nn.Module, tensors: Tensors) -> fx.GraphModule:
     return root
 
 
+def _change(error: str) -> str:
+    """Return what to change in a module for which an export fails so."""
+    if 'numpy()' in error:
+        return 'NumPy is not trained through: compute with torch'
+    if 'data-dependent' in error or 'bool value of Tensor' in error:
+        return 'what is computed must not depend on values: take torch.where for a branch'
+    return ('what is computed must not depend on how many samples there are, or on their values; '
+            'take x.shape[0], not len(x)')
+
+
 def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphModule:
     """Export a module as what takes tensors in a row, and returns them so."""
     itself = copy.copy(module)  # with the hooks that it is called with
@@ -165,16 +181,19 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
                             'sample, in tuples, lists, dicts and dataclasses, and None')
         return made
     vars(module).update(forward=in_a_row, **{name: type(value)() for name, value in hooks.items()})
+    level, aside = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.CRITICAL)  # what is wrong is said once
     try:
-        root = exported(module, tried)
+        with contextlib.redirect_stderr(aside):
+            root = exported(module, tried)
     except TaskError:
         raise
     except Exception as error:
-        raise TaskError(f'{type(module).__name__} cannot be exported in training mode: '
-                        f'{str(error).splitlines()[0]} (what is computed must not depend on how '
-                        'many samples there are, or on their values; take x.shape[0], '
-                        'not len(x))') from error
+        first = f'{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ""}'
+        raise TaskError(f'{type(module).__name__} cannot be exported in training mode: {first}'
+                        f'{line_of(error)} ({_change(str(error))})') from error
     finally:
+        logging.disable(level)
         restore_attributes(attributes)  # also what the pass assigned
     root.graph.set_codegen(fx.graph.CodeGen())  # tensors in a row, as stages take them
     return root

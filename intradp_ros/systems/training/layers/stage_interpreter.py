@@ -193,27 +193,29 @@ class StageCode:
     """
     A stage as the code that PyTorch generates of its graph, as quick as a module.
 
-    It shares the stage's tensors.  An interpreter takes some microseconds for each node, which is
-    most of a small network's pass.
+    It shares the stage's tensors, and keeps nothing of a pass: several threads may run it.  An
+    interpreter takes some microseconds for each node, which is most of a small network's pass.
     """
 
     def __init__(self, stage: fx.GraphModule) -> None:
-        self._now = ByGrain(Pass(0, 0, (), ()))
-        graph = copy.deepcopy(stage.graph)
+        graph, any_pass = copy.deepcopy(stage.graph), ByGrain(Pass(0, 0, (), ()))
+        with graph.inserting_before(next(iter(graph.nodes))):
+            this_pass = graph.placeholder('this_pass')
         for node in graph.nodes:
-            if found := self._now.runs(node):
-                node.target = self._special(found.__name__, _Operator(node.target, node.meta))
+            if found := any_pass.runs(node):
+                node.target = _special(found.__name__, _Operator(node.target, node.meta))
+                node.args = (this_pass, *node.args)
         self._code = fx.GraphModule(stage, graph)
-
-    def _special(self, name: str, node: _Operator) -> Callable[..., Any]:
-        def by_grain(*args: Any, **kwargs: Any) -> Any:
-            return getattr(self._now, name)(node, *args, **kwargs)
-        return by_grain
 
     def run(self, inputs: Sequence[torch.Tensor], one: Pass, place: torch.device) -> Any:
         """Return what a pass makes of inputs."""
-        self._now = ByGrain(one, place)
-        return self._code.forward(*inputs)
+        return self._code.forward(ByGrain(one, place), *inputs)
+
+
+def _special(name: str, node: _Operator) -> Callable[..., Any]:
+    def by_grain(this_pass: ByGrain, *args: Any, **kwargs: Any) -> Any:
+        return getattr(this_pass, name)(node, *args, **kwargs)
+    return by_grain
 
 
 #: The code of each stage that has run.

@@ -16,6 +16,7 @@ from intradp_ros.systems.training.base.structure import rows_of, taken_apart, te
 from intradp_ros.systems.training.base.task import (
     autocast_of,
     call,
+    Data,
     examples,
     losses_of,
     TaskError,
@@ -33,6 +34,7 @@ from intradp_ros.systems.training.layers.trying import (
     check_memory,
     clones,
     done,
+    forms,
     training_copy,
 )
 
@@ -93,9 +95,17 @@ def try_task(task: TrainingTask) -> None:
         if task.best_by == 'accuracy' and task.validate_every:
             _check_classes(task)
         with torch.no_grad():
+            if task.validate_every:
+                _losses(task, training_copy(task).eval(), *_of_check(task.check),
+                        ' with samples of check')
             _losses(task, training_copy(task).eval(), *_samples(task), ' in eval mode',
                     'the result is judged by `check` in eval mode, in which some modules return '
                     'something else than in training: let the loss take both')
+
+
+def _of_check(check: Data) -> tuple[Any, Any]:
+    """Return the first samples of check, as the module and the loss get them."""
+    return done('check.take', lambda: take(check, list(range(min(_TAKEN, len(check))))))
 
 
 def _check_classes(task: TrainingTask) -> None:
@@ -205,7 +215,8 @@ def _doubles(task: TrainingTask, inputs: Any, targets: Any) -> str:
              for path, leaf in tree_flatten_with_path(whole)[0] if leaf.dtype == torch.float64]
     return '' if not found or torch.float64 in types else (
         f'{", ".join(found[:3])} of the samples are float64, as Python\'s and NumPy\'s numbers '
-        'are, and no parameter is: let the dataset give torch.float32')
+        'are, and no parameter is: let the dataset give torch.float32, or whole numbers for '
+        'classes')
 
 
 def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,
@@ -214,15 +225,16 @@ def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,
         with autocast_of(task.autocast):
             return call(module, inputs)
     rows = len(tensors_of(targets)[0])
-    outputs = done(f'the module{where}', run, change)
+    outputs = done(f'the module{where}', run, change or f'it gets {forms(inputs)}')
     for x in tensors_of(outputs):
         if not x.dim() or len(x) != rows:
             raise TaskError(f'the module{where} returns a tensor of the shape {tuple(x.shape)} '
                             f'for {rows} samples: results need one row a sample. Let the loss '
                             'make means and sums over samples; give what is the same for all '
                             'samples a row for each, by x.expand(rows, ...)')
-    change = change or ('' if isinstance(outputs, torch.Tensor) else
-                        f'it gets what the module returns, a {type(outputs).__name__}')
+    kind = '' if isinstance(outputs, torch.Tensor) else f', a {type(outputs).__name__} of'
+    change = change or (f'it gets what the module returns{kind} {forms(outputs)}, and targets '
+                        f'{forms(targets)}')
     found = []
     for _ in range(2):
         copies = outputs if _ else clones(outputs), targets if _ else clones(targets)

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from intradp_ros.systems.training.base.structure import taken_apart
-from intradp_ros.systems.training.base.task import TaskError, TrainingTask
+from intradp_ros.systems.training.base.task import described, TaskError, TrainingTask
 
 T = TypeVar('T')
 
@@ -24,8 +25,7 @@ def done(what: str, step: Callable[[], T], change: str = '') -> T:
     except TaskError:
         raise
     except Exception as error:
-        raise TaskError(f'{what} fails: {type(error).__name__}: '
-                        f'{" ".join(str(error).split())}{change and f": {change}"}') from error
+        raise TaskError(f'{what} fails: {described(error)}{change and f": {change}"}') from error
 
 
 def training_copy(task: TrainingTask) -> nn.Module:
@@ -34,6 +34,14 @@ def training_copy(task: TrainingTask) -> nn.Module:
         'a copy of the module', lambda: copy.deepcopy(task.module),
         'where it uses torch.nn.utils.weight_norm, take that of parametrizations')
     return module if module.training else module.train()
+
+
+def forms(whole: Any) -> str:
+    """Return the shapes and types of the tensors of a structure, by where they stand."""
+    found = [f'{keystr(path)}{" " * bool(path)}{tuple(x.shape)} '
+             f'{str(x.dtype).removeprefix("torch.")}'
+             for path, x in tree_flatten_with_path(whole)[0] if isinstance(x, torch.Tensor)]
+    return ', '.join(found[:4]) + ', ...' * (len(found) > 4)
 
 
 def check_memory(tensors: Mapping[str, torch.Tensor], moving: Iterable[str]) -> None:
