@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 import time
@@ -112,7 +112,7 @@ def _views(source: Replay | Live) -> Iterator[tuple[float, Mapping[str, Any]]]:
     """Yield all views of a recording, or one a second of what is live, with their times."""
     if isinstance(source, Live):
         begun = time.monotonic()
-        with source.look(dict.fromkeys(OPTIONS, '1')) as view, suppress(KeyboardInterrupt):
+        with source.look(dict.fromkeys(OPTIONS, '1')) as view:
             while True:
                 time.sleep(1.0)
                 yield time.monotonic() - begun, view()

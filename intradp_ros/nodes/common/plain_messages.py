@@ -68,7 +68,7 @@ def small_png(message: Any) -> bytes:
     if mode == 'F':
         values = np.nan_to_num(np.asarray(picture), posinf=0.0, neginf=0.0)
         values = values - values.min()
-        picture = Image.fromarray(np.uint8(255 * (values / (values.max() or 1.0))))
+        picture = Image.fromarray((255 * (values / (values.max() or 1.0))).astype(np.uint8))
     picture.thumbnail((SIDE, SIDE))
     out = io.BytesIO()
     picture.save(out, 'PNG')

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ _STATES = {WELL: '#009E73', WARNS: '#E69F00', OUT: '#D55E00'}
 def write_rerun(path: Path, views: Iterable[tuple[float, View]],
                 picture: Callable[[str], bytes | None]) -> int:
     """
-    Write views, each with its time in seconds, and return how many there were.
+    Write views, each with its time in seconds, until Ctrl-C; return how many there were.
 
     :param picture: returns a picture that a view names.
     """
     count = 0
-    with closing(_File(path, picture)) as file:
+    with closing(_File(path, picture)) as file, suppress(KeyboardInterrupt):
         for seconds, view in views:
             file.add(seconds, view)
             count += 1
