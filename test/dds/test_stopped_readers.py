@@ -18,6 +18,7 @@ import pytest
 import rclpy
 import torch
 
+from intradp_lab.emulation.network import available, shaped_link
 from intradp_ros.dds.transport_profile import local_environment, transport_environment
 
 #: Has readers as a ROS node has them by default, of all topics of a channel, and takes nothing.
@@ -45,6 +46,8 @@ time.sleep(600)
 """
 #: Echoes after the stranger has stopped, of which each takes some 20 ms.
 ECHOES, LONGEST = 100, 2.0
+#: Says that this is a network of its own, for `large_data`: LOCALHOST would replace it by UDP.
+TCP = 'STOPPED_READERS_OVER_TCP'
 
 
 @contextmanager
@@ -53,6 +56,8 @@ def stopped_stranger() -> Iterator[subprocess.Popen[str]]:
     # It has the middleware's own settings, not ours.
     theirs = {name: value for name, value in os.environ.items()
               if name != 'FASTDDS_DEFAULT_PROFILES_FILE'}
+    if TCP in os.environ:  # who would reach it has its transport
+        theirs['FASTDDS_BUILTIN_TRANSPORTS'] = 'LARGE_DATA'
     with subprocess.Popen([sys.executable, '-c', STRANGER], stdout=subprocess.PIPE, text=True,
                           env=theirs, cwd=Path(__file__).parent) as process:
         try:
@@ -65,10 +70,12 @@ def stopped_stranger() -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow  # a machine that is busy delays echoes by itself
-@pytest.mark.parametrize('transport', ['default', 'udp'])
+@pytest.mark.parametrize('transport', ['large_data'] if TCP in os.environ else ['default', 'udp'])
 def test_a_reader_that_stops_or_dies_holds_up_nobody(transport: str, domain: int,
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv('FASTDDS_DEFAULT_PROFILES_FILE', raising=False)
+    if TCP in os.environ:
+        monkeypatch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE')
     for name, value in transport_environment(transport).items():
         monkeypatch.setenv(name, value)
     context = rclpy.Context()
@@ -93,6 +100,18 @@ def test_a_reader_that_stops_or_dies_holds_up_nobody(transport: str, domain: int
         robot.channel.close()
         context.try_shutdown()
     assert max(took) < LONGEST, sorted(took)[-10:]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(available() is not None, reason=str(available()))
+def test_a_reader_that_stops_or_dies_holds_up_nobody_over_tcp() -> None:
+    with shaped_link(1000.0, 'intradp-stop') as link:
+        ended = subprocess.run(
+            [*link.exec_prefix('robot'), str(Path(sys.executable).with_name('pytest')), '-v', '-m',
+             'slow', '-p', 'no:cacheprovider', __file__, '-k', 'large_data'],
+            env={**os.environ, TCP: '1'}, text=True, capture_output=True, timeout=120)
+    assert ended.returncode == 0, ended.stdout[-4000:]
+    assert ended.stdout.count(' PASSED') == 1
 
 
 @pytest.mark.parametrize(('given', 'name'), [

@@ -1,10 +1,16 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A stranger on the domain at every frame: all are answered, none falsified, sharing returns."""
+"""
+A stranger on the domain at every frame: all are answered, none falsified, sharing returns.
+
+And with a key strangers on every topic of a fleet, a training and a served robot: one who stops
+reading, one who says again what he heard, one who serves a gateway's name.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 import json
 import os
@@ -29,14 +35,21 @@ from node_processes import (
 )
 from policies import check_policy
 import pytest
+import rclpy
 import small_models
-from stranger import ATTACKS, changed, PROFILE, Stranger, strangers_node
+from std_msgs.msg import String
+from stranger import ATTACKS, changed, PROFILE, spinning_alone, Stranger, strangers_node
+from stranger_process import REPEATS, resident, STALLS, stranger_who
 from torch import nn
 
 from intradp_lab.emulation.processes import Child
+from intradp_lab.fleet.node_fleet import COORDINATOR, NodeFleet
+from intradp_lab.fleet.node_fleet import running as running_fleet
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import InferenceResult
+from intradp_ros.nodes.serving.infer_server import QOS
+from intradp_ros.srv import Infer
 from intradp_ros.wire.texts import packed, unpacked
 
 FRAMES = 8
@@ -218,3 +231,117 @@ def test_a_robot_that_is_ended_leaves_no_session(scene: Scene, number: signal.Si
     if number == signal.SIGINT:
         scene.start_robot()
         observer.infer_until(picture(1), scene.model, lambda s: s.shared)
+
+
+#: MB that a victim may take more than before.
+MORE_MB = 100
+SERVICES = f"""
+services:
+  dense: {{model: "{DENSE}", deadline: 60 s, batches: [1]}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('transport', ['', 'udp'])
+def test_a_fleet_with_a_key_computes_on_among_strangers_on_all_topics(
+        tmp_path: Path, transport: str) -> None:
+    SharedKey.generate().save(tmp_path / 'key')
+    with own_domain(tmp_path, transport, local=True), running_fleet(NodeFleet(
+            DENSE, 'a', dict.fromkeys('abc', 1.0), tmp_path, 'a,b,c',
+            key_file=str(tmp_path / 'key'))) as run, closing(Observer()) as observer:
+        asker = run.asker(interval=0.2, frames=10_000, silence=20.0)
+        run.wait_for_plan(asker, 'a, b, c')
+        watched = {**run.children, 'asker': asker}
+        before = resident(watched)
+        with stranger_who(STALLS):
+            time.sleep(8.0)
+        with stranger_who(REPEATS) as said:
+            time.sleep(8.0)
+            for name in ('b', 'c', COORDINATOR):
+                observer.wait(lambda n=name: {'rejected_forged', 'rejected_replayed'} <= set(
+                    observer.status(n)), f'counts of {name}')
+            assert said() > 500
+        after = resident(watched)
+        seen = run.stop_asking(asker)
+    assert len(seen) > 50 and all(s.answered and s.difference < 1e-4 for s in seen)
+    assert sum(s.pipelined for s in seen) >= 0.9 * len(seen)
+    assert all(after[name] - before[name] < MORE_MB for name in before), (before, after)
+
+
+@dataclass
+class Served:
+    """A gateway and a robot with a key, who watches them, and the key."""
+
+    observer: Observer
+    children: dict[str, Child]
+
+    def check(self, frames: int = 10) -> None:
+        """Let frames be answered as by the model in one process."""
+        begin = time.monotonic()
+        for number in [self.observer.publish(picture(k)) for k in range(frames)]:
+            self.observer.answer(number)
+        assert time.monotonic() - begin < BACK_AFTER
+        last, truth = self.observer.sent, unsplit(small_models.dense(), picture(frames - 1))
+        assert relative_difference(self.observer.results[last], truth) <= 1e-6
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    SharedKey.generate().save(folder / 'key')
+    (folder / 'services.yaml').write_text(SERVICES)
+    key = {'key_file': str(folder / 'key')}
+    with own_domain(folder), nodes(folder / 'logs') as start, \
+            closing(Observer(robot='client_node')) as observer:
+        yield Served(observer, {
+            'gateway_node': start.start('gateway_node', {
+                'services_file': str(folder / 'services.yaml'), **key}),
+            'client_node': start.start('client_node', {
+                'service': 'dense', 'deadline_ms': 60_000.0, 'frame_age': 'arrival',
+                'keep': 'all', 'max_inflight': 8, **key})})
+
+
+@pytest.mark.slow
+def test_a_served_robot_with_a_key_is_answered_among_strangers(tmp_path: Path) -> None:
+    with served(tmp_path) as made:
+        observer = made.observer
+        observer.meet_robot(picture(0))
+        made.check()
+        before = resident(made.children)
+        for how in (STALLS, REPEATS):
+            with stranger_who(how):
+                made.check(30)
+        with spinning_alone(_Rival) as rival:
+            observer.wait(lambda: rival.asked > 0, 'a question to the rival')
+            made.check()
+            names = rival.node.create_publisher(String, '/client_node/gateways', 10)
+            observer.wait(names.get_subscription_count, 'who hears names')
+            for turn in range(100):
+                names.publish(String(data=','.join(f'x{turn}_{k}' for k in range(16))))
+                time.sleep(0.01)
+            names.publish(String(data='rival'))
+            names.publish(String(data='no name at all'))
+            made.check()
+            unsealed = rival.node.create_client(Infer, '/gateway_node/infer', qos_profile=QOS)
+            assert unsealed.wait_for_service(TIMEOUT)
+            for _ in range(1000):
+                unsealed.call_async(Infer.Request(service='dense', remaining=1.0))
+                time.sleep(0.001)
+            made.check()
+        observer.wait(lambda: int(observer.status('client_node').get(
+            'rejected_of_gateways_unsealed', 0)) > 10, 'the answers of the rival')
+        observer.wait(lambda: int(observer.status('client_node').get(
+            'rejected_gateways', 0)) > 90, 'the names')
+        after = resident(made.children)
+    assert all(after[name] - before[name] < MORE_MB for name in before), (before, after)
+
+
+class _Rival:
+    """Serves the gateway's name, too, and answers at once."""
+
+    def __init__(self, context: rclpy.Context) -> None:
+        self.node, self.asked = rclpy.create_node('rival', context=context), 0
+        self.node.create_service(Infer, '/gateway_node/infer', self._answer, qos_profile=QOS)
+
+    def _answer(self, request: Infer.Request, response: Infer.Response) -> Infer.Response:
+        self.asked += 1
+        return Infer.Response(fate='in_time', reason='as if')
