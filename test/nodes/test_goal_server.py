@@ -16,6 +16,7 @@ import pytest
 import rclpy
 from rclpy.action.client import ActionClient
 from rclpy.executors import MultiThreadedExecutor
+from unique_identifier_msgs.msg import UUID
 
 from intradp_ros.action import GenerateResponse, Train
 from intradp_ros.core.shared_key import SharedKey
@@ -26,6 +27,9 @@ from intradp_ros.nodes.common.goal_server import (
     GoalServer,
     MAX_CALLS,
     MOST_REFUSED,
+    MOST_RESULTS,
+    MOST_UNKNOWN,
+    RESULTS,
 )
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
@@ -204,6 +208,43 @@ def test_a_flood_of_goals_is_bounded_and_with_a_key_harms_only_itself(
         check_answer(key, result, goal)
         ended(client.send_goal_async(goal))
         assert refusals.by_cause()['replayed'] == 1
+    finally:
+        server.close()
+        executor.shutdown()
+        client.destroy()
+        node.destroy_node()
+
+
+def test_who_asks_for_results_again_and_again_is_answered_seldom(context: rclpy.Context) -> None:
+    """Of a goal that takes hours, and of goals that there are not: else each is kept."""
+    node, finishes = rclpy.create_node('asked', context=context), list[Any]()
+
+    def begin(goal: Any, report: Any, finish: Callable[[Fate, Any], None],
+              ) -> Callable[[Fate], None]:
+        finishes.append(finish)
+        return lambda fate: None
+    server = GoalServer(node, Train, None, 'asked', begin, CallSeals(None, lambda *_: None))
+    client = ActionClient(node, Train, 'asked', result_service_qos_profile=RESULTS)
+    kind = Train.Impl.GetResultService
+    asks = node.create_client(kind, 'asked/_action/get_result')
+    executor = MultiThreadedExecutor(2, context=context)
+    executor.add_node(node)
+    threading.Thread(target=executor.spin, daemon=True).start()
+    try:
+        assert client.wait_for_server(PATIENCE) and asks.wait_for_service(PATIENCE)
+        handle = ended(client.send_goal_async(Train.Goal()))
+        waiting, others = handle.get_result_async(), list[Any]()
+        for goal_id in (handle.goal_id, UUID(uuid=[7] * 16)):
+            for _ in range(3 * MOST_RESULTS):
+                others.append(asks.call_async(kind.Request(goal_id=goal_id)))
+                time.sleep(0.002)
+        finishes[0](Fate.DONE, Train.Result(round=7))
+        assert ended(waiting).result.round == 7
+        time.sleep(0.5)
+        answered = [one.done() for one in others]
+        assert sum(answered[:3 * MOST_RESULTS]) < MOST_RESULTS
+        assert sum(answered[3 * MOST_RESULTS:]) <= MOST_UNKNOWN
+        assert ended(client.send_goal_async(Train.Goal())).accepted
     finally:
         server.close()
         executor.shutdown()

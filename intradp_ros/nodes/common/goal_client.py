@@ -18,6 +18,7 @@ from rclpy.action.client import ActionClient
 from rclpy.node import Node
 
 from intradp_ros.core.steady import Steady
+from intradp_ros.nodes.common.goal_server import RESULTS
 
 #: Seconds between two looks whether the server is there.  DDS notices its end at once where it
 #: closes its connections, else when its lease is over (20 s by default).
@@ -30,7 +31,8 @@ class GoalClient:
     def __init__(self, node: Node, action: Any, name: str) -> None:
         self.name = node.resolve_topic_name(name)
         self._node = node
-        self._client: ActionClient[Any, Any, Any] = ActionClient(node, action, name)
+        self._client: ActionClient[Any, Any, Any] = ActionClient(
+            node, action, name, result_service_qos_profile=RESULTS)
 
     @property
     def ready(self) -> bool:

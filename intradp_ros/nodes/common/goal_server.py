@@ -13,7 +13,7 @@ that call services only.
 """
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from copy import copy
 from threading import BoundedSemaphore, Event, Lock, Timer
@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from rclpy.action.server import ActionServer, CancelResponse, GoalResponse, ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 
 from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.nodes.common.call_seals import CallSeals, QOS, SealError, serve, size_of
@@ -33,6 +34,9 @@ MAX_GOALS, MAX_CALLS = 64, 4
 #: Seconds for which rclpy keeps a goal that has ended, with its result.  Goals that may come in
 #: that time, and their bytes; of these such that are refused for want of a seal, with the reason.
 KEPT, MOST_KEPT, MOST_KEPT_BYTES, MOST_REFUSED = 10.0, 512, 64 << 20, 16
+#: Requests for the result of one goal; in `KEPT` seconds those for goals that are not known.
+#: What DDS keeps of the answers, which all clients hear: an end answers all who asked at once.
+MOST_RESULTS, MOST_UNKNOWN, RESULTS = 64, 16, QoSProfile(depth=128)
 #: Seconds after its deadline, or a cancel, at which a goal ends even if its work goes on.
 GRACE = 2.0
 
@@ -133,6 +137,29 @@ class _Recent:
         return True
 
 
+class _Server(ActionServer[Any, Any, Any]):
+    """An action server that keeps few requests for results: rclpy's keeps, and answers, all."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        self._asked, self._unknown = Counter[bytes](), _Recent(MOST_UNKNOWN, 0)
+        super().__init__(*given, **options)
+
+    async def _execute_get_result_request(self, taken: Any) -> None:
+        goal = bytes(taken[1].goal_id.uuid)
+        if goal in self._goal_handles:
+            self._asked[goal] += 1
+            if self._asked[goal] > MOST_RESULTS:
+                return
+        elif not self._unknown.take(0, time.monotonic()):
+            return
+        await super()._execute_get_result_request(taken)
+
+    async def _execute_expire_goals(self, expired_goals: Any) -> None:
+        for found in expired_goals:
+            self._asked.pop(bytes(found.goal_id.uuid), None)
+        await super()._execute_expire_goals(expired_goals)
+
+
 class GoalServer:
     """Serves an action and its mirror until it is closed."""
 
@@ -154,10 +181,10 @@ class GoalServer:
         self._recent = _Recent(MOST_KEPT, MOST_KEPT_BYTES)
         self._refused = _Recent(MOST_REFUSED, MOST_KEPT_BYTES)
         self._reasons: dict[int, str] = {}
-        self._action = ActionServer(
+        self._action = _Server(
             node, action, name, self._no_execution, goal_callback=self._may_come,
             handle_accepted_callback=self._accepted, cancel_callback=self._cancelled,
-            goal_service_qos_profile=QOS)
+            goal_service_qos_profile=QOS, result_service_qos_profile=RESULTS)
         self._service = service and serve(
             node, service, name, seals, lambda request: self._called(request, service.Response()),
             lambda reason: _copied(self._refusal(reason), service.Response()),
