@@ -26,6 +26,8 @@ import torch
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.fleet.coordinator_node import CoordinatorNode
 from intradp_ros.nodes.fleet.device_node import DeviceNode
+from intradp_ros.nodes.serving.client_node import ClientNode
+from intradp_ros.nodes.serving.gateway_node import GatewayNode
 from intradp_ros.nodes.sharing.inference_node import InferenceNode
 from intradp_ros.nodes.sharing.offload_node import OffloadNode
 from intradp_ros.nodes.sharing.planner_node import PlannerNode
@@ -35,7 +37,8 @@ SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FA
 TIMEOUT = 30.0
 N = TypeVar('N', bound=ManagedNode)
 GOOD: dict[type[ManagedNode], dict[str, Any]] = {
-    InferenceNode: {'model': DENSE}, OffloadNode: {'models': [DENSE]}, PlannerNode: {}}
+    InferenceNode: {'model': DENSE}, OffloadNode: {'models': [DENSE]}, PlannerNode: {},
+    GatewayNode: {}, ClientNode: {}}
 TRAIN = {'system': 'training', 'tasks': ['night.py:task']}
 BAD = [
     (InferenceNode, {'model': 'no.such.package:net 1x3x8x8'}, "No module named 'no'"),
@@ -80,6 +83,17 @@ BAD = [
     (DeviceNode, {'roles': ['training'], 'tasks': ['night:go'], 'training_address': '10.0.0'},
      'parameter training_address: '),
     (DeviceNode, {'roles': ['training', 'training@other']}, 'names a system twice'),
+    (GatewayNode, {'services_file': '/no/services.yaml'}, '/no/services.yaml: cannot be read'),
+    (GatewayNode, {'fleet_file': '/no/fleet.yaml'}, '/no/fleet.yaml'),
+    (GatewayNode, {'plan_file': '/no/plan.json'}, 'name their fleet_file'),
+    (GatewayNode, {'grpc_port': 4000}, 'name their fleet_file'),
+    (GatewayNode, {'key_file': '/no/fleet.key'}, '/no/fleet.key'),
+    (ClientNode, {'gateways': ['']}, 'gateways'),
+    (ClientNode, {'gateways': ['a b']}, 'a b'),
+    (ClientNode, {'service': ''}, 'service'),
+    (ClientNode, {'model': 'small_models:nothing 1x3x8x8'}, "no attribute 'nothing'"),
+    (ClientNode, {'api_key': '/no/robot.key'}, '/no/robot.key'),
+    (ClientNode, {'frame_age': 'never'}, 'one of stamp, arrival'),
     (TrainerNode, {'tasks': ['night:go'], 'processes': 2, 'images': ['a=1']},
      'parameter images: there is no device a; there are process1, process2'),
 ]

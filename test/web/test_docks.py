@@ -185,8 +185,8 @@ def test_who_is_not_named_cannot_dock_and_a_site_compares_with_what_it_has():
     for names, why in (((), 'may not dock here'), (('any',), 'later')):
         with site(names) as (_, uri):
             robot = websockets.connect(uri, compression=None)
-            robot.send('{"offers": {"policy": 1}}')
             with pytest.raises(ConnectionClosed) as error:
+                robot.send('{"offers": {"policy": 1}}')
                 robot.recv(10)
             assert why in error.value.rcvd.reason
 
