@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from intradp_lab.cli.emulated_link import add_emulated_link, link_settings, planned_delay
@@ -24,7 +23,7 @@ from intradp_lab.testbed.in_process import check_in_process, IN_PROCESS, MARK
 from intradp_lab.testbed.outage_run import check_outages, run_outages
 from intradp_lab.testbed.recorded import profile_from_recording, read_recording
 from intradp_lab.testbed.trial import load_seen, Phase, Trial
-from intradp_ros.cli.arguments import file_of, number
+from intradp_ros.cli.arguments import existing_file, file_of, number
 from intradp_ros.cli.books import Grid, make_plan, MODES, Plan
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, size, table
@@ -95,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def link(text: str) -> LinkTrace:
     """Read a rate in Mbit/s or the name of a trace file, for argparse."""
     try:
-        return constant(float(text)) if _is_number(text) else read_trace(Path(text))
+        return constant(float(text)) if _is_number(text) else read_trace(existing_file(text))
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -12,7 +12,7 @@ from intradp_lab.emulation.processes import ChildError
 from intradp_lab.report.soak_plot import draw_soak
 from intradp_lab.soak.process_resources import Growth
 from intradp_lab.soak.soak import figures, run_soak, SoakFigures, SoakPlan
-from intradp_ros.cli.arguments import number
+from intradp_ros.cli.arguments import MOST_SEED, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, size, table
 from intradp_ros.cli.output_paths import result_folder
@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('--minutes', type=number(0.0, 1e6, above=True), default=60.0,
                         help='how long (default 60)')
-    parser.add_argument('--seed', type=int, default=0, help='what happens when (default 0)')
+    parser.add_argument('--seed', type=whole(0, MOST_SEED), default=0,
+                        help='what happens when (default 0)')
     parser.add_argument('--mbps', type=number(0.0, 1e6, above=True), default=20.0,
                         help='rate of the link, Mbit/s (default 20)')
     parser.add_argument('--out', type=result_folder, default='out/bench/soak',

@@ -13,6 +13,8 @@ import re
 from typing import Any, TypeVar
 
 _NAMESPACE = re.compile(r'(/[A-Za-z_][A-Za-z0-9_]*)*/?')
+MOST_SEED = 2**63 - 1
+"""The largest seed that PyTorch and NumPy both take."""
 T = TypeVar('T')
 
 

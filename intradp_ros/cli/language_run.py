@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from intradp_ros.cli.arguments import looked_at, number, whole
+from intradp_ros.cli.arguments import looked_at, MOST_SEED, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.language_model import (
     add_device,
@@ -59,13 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='0 takes the likeliest token (default)')
     parser.add_argument('--top-p', type=number(1e-6, 1.0), default=1.0,
                         help='draw among the likeliest tokens of this share (default: all)')
-    parser.add_argument('--seed', type=whole(0), default=0, help='of what is drawn (default 0)')
+    parser.add_argument('--seed', type=whole(0, MOST_SEED), default=0,
+                        help='of what is drawn (default 0)')
     parser.add_argument('--schema', type=looked_at(schema_object), default='', metavar='JSON',
                         help='JSON schema that the answer meets')
     parser.add_argument('--raw', action='store_true',
                         help="continue the prompt as text, without the model's chat template")
     add_drafts(parser)
-    parser.add_argument('--threads', type=whole(0), default=0, metavar='N',
+    parser.add_argument('--threads', type=whole(0, 256), default=0, metavar='N',
                         help='processor threads (default: all)')
     add_json(parser)
 

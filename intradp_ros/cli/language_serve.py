@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='default %(default)s; 0: one that is free')
     parser.add_argument('--keys', type=existing_file, metavar='FILE',
                         help='file of API keys: a name, a blank and a key on each line')
-    parser.add_argument('--threads', type=whole(0), default=0, metavar='N',
+    parser.add_argument('--threads', type=whole(0, 256), default=0, metavar='N',
                         help='processor threads (default: all)')
     parser.add_argument('--rate', type=number(0.0, 1e6, above=True), default=5.0, metavar='N',
                         help='requests a second of each client (default %(default)s)')

@@ -10,6 +10,7 @@ from pathlib import Path
 import statistics
 from typing import Any
 
+from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.books import Grid, make_plan, MODES
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='bandwidth of the link in each direction, Mbit/s (default 20)')
     add_link(parser, delay=0.0, overhead=0.3)
     add_lossy(parser)
-    parser.add_argument('--plan', type=Path, metavar='TABLE.json',
+    parser.add_argument('--plan', type=existing_file, metavar='TABLE.json',
                         help='schedule table from `intradp plan -o` (default: planned here for '
                              '--mbps)')
     parser.add_argument('--frames', type=int, default=10, metavar='N',

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from intradp_ros.cli.arguments import checked, looked_at, whole
+from intradp_ros.cli.arguments import checked, looked_at, MOST_SEED, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.inputs import input_text, load_inputs, random_tensor, spatial_size
 from intradp_ros.cli.output import Output
@@ -98,12 +98,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         '--dtype', action='append', type=looked_at(parse_dtype), metavar='DTYPE',
         help='dtype of the inputs (default float32), or again for each of them; an image has '
              'values from 0 to 255 as uint8, and from 0 to 1 in a floating point dtype')
-    parser.add_argument('--seed', type=int, default=0, metavar='N',
+    parser.add_argument('--seed', type=whole(0, MOST_SEED), default=0, metavar='N',
                         help='seed of random weights, inputs and searches (default 0)')
     parser.add_argument(
         '--axis', type=whole(0), metavar='DIM',
         help='dimension of the input to split along (default: see inspect)')
-    parser.add_argument('--threads', type=whole(1), default=1, metavar='N',
+    parser.add_argument('--threads', type=whole(1, 256), default=1, metavar='N',
                         help='threads that torch computes with (default 1)')
     parser.add_argument('--device', default=HOST.name, metavar='NAME',
                         help='what operators run on: cpu (default), or a device of PyTorch with '

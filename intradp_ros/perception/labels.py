@@ -91,7 +91,8 @@ def parse_labels(text: str) -> tuple[str, ...]:
 
 
 def _is_path(text: str) -> bool:
-    if text.lower().endswith(ENDINGS) or re.fullmatch(r'[^,]*/[^,/]*\.[A-Za-z0-9]{1,8}', text):
+    if text.lower().endswith(ENDINGS) or re.fullmatch(
+            r'[^,]*/[^,/]*\.[A-Za-z0-9]{1,8}|\.{0,2}/[^,]*', text):
         return True
     return bool(re.search('[/.]', text)) and os.path.isfile(text)
 

@@ -24,6 +24,7 @@ from intradp_ros.cli.output_paths import result_file, result_folder, result_pict
 
 CONFIG = Path(__file__).parents[2] / 'config'
 JUNK = '{junk}'  # a file with other things in it
+ENDLESS = '/dev/zero'
 FLEET = str(CONFIG / 'fleet.yaml')
 MODEL = ('example_models:dense', '--input', '1x3x24x16')
 
@@ -47,43 +48,50 @@ WORDS: dict[str, tuple[str, ...]] = {
 BAD: dict[str, tuple[str, ...]] = {
     '--input': ('1x0', 'no.jpg'), '--size': ('3', '0x4'), '--dtype': ('float23',),
     'service': ('load_weights', '/node/none'), 'fields': ('{', '3'), '--axis': ('-1', '9', 'x'),
-    '--threads': ('-1', 'two'), '--device': ('gpu',),
+    '--threads': ('-1', 'two', '99999999'), '--device': ('gpu',),
     '--parts': ('1', 'x'), '--seeds': ('0',), '--top': ('-1',),
-    '--fleet': ('no.yaml', '/', JUNK), 'fleet': ('no.yaml', '/', JUNK), '--source': ('moon',),
-    '--stages': ('robot1@@', 'moon', ''), '--plan': ('no.json', '/', JUNK),
+    '--fleet': ('no.yaml', '/', JUNK), 'fleet': ('no.yaml', '/', JUNK, ENDLESS),
+    '--source': ('moon',),
+    '--stages': ('robot1@@', 'moon', ''), '--plan': ('no.json', '/', JUNK, ENDLESS),
     '--profile': ('no.json', '/', JUNK), '--robot-profile': ('no.json', JUNK),
-    '--server-profile': ('no.json', JUNK), '--recording': ('no.json', JUNK),
+    '--server-profile': ('no.json', JUNK, ENDLESS), '--recording': ('no.json', JUNK),
     '--robot-slowdown': ('0', 'inf', 'x'), '--grid': ('9', '9:3:4', '0:1:2'),
     '--delay': ('-1', 'nan', 'x'), '--overhead': ('-1', 'inf'), '--down-ratio': ('0', 'nan'),
     '--deadline': ('-1', 'nan'), '--joule': ('-1', 'inf'), '--show': ('0', '-3'),
-    '--mbps': ('0', '-1', 'nan'), '--frames': ('0', '-1', 'x'), '--link': ('no.csv', '0', JUNK),
+    '--mbps': ('0', '-1', 'nan'), '--frames': ('0', '-1', 'x'),
+    '--link': ('no.csv', '0', JUNK, ENDLESS),
     '--jitter': ('-1', 'nan'), '--loss': ('1', '-0.1'), '--outages': ('-1', 'x'),
     '--seconds': ('0', '-1', 'nan'), '--check': ('-1', 'nan'), '--mbit': ('0', '-2'),
     '--chunk-bytes': ('0',), '--repeat': ('0',), '--minutes': ('0', 'nan'),
-    '--qoe': ('comfort=max',), '--key-file': ('no.key', JUNK), '--energy-limit': ('box', 'moon=1'),
+    '--qoe': ('comfort=max',), '--key-file': ('no.key', JUNK, ENDLESS),
+    '--energy-limit': ('box', 'moon=1'),
     '--layer-batch': ('0',), '--samples': ('0', '1000'), '--batches': ('0', '1000000'),
     '--small': ('-1', '2'), '--keep': ('0', '1001'), '--alone': ('0', '1000000'),
     '--inflight': ('-1',), '--tokens': ('1', '0'), '--devices': ('0', '9'), '--memory': ('-1',),
     '--head': ('moon',), '--max-tokens': ('0',), '--drafts': ('-1', '16'),
     '--temperature': ('-1', '11', 'nan'),
     '--top-p': ('0', '1.1'), '--schema': ('{', '[]'), '--port': ('99999', '-1', 'http'),
-    '--keys': ('no.keys', JUNK), '--rate': ('0', '-1', 'nan'), '--images': ('here', 'here=0.4'),
+    '--keys': ('no.keys', JUNK, ENDLESS), '--rate': ('0', '-1', 'nan'),
+    '--images': ('here', 'here=0.4'),
     '--save-every': ('-1',), '--slow-down': ('0', '-1', 'nan'), '--timeout': ('0', 'nan'),
-    'archive': ('no.graph', '/', JUNK), 'checkpoint': ('no.safetensors', '/', JUNK),
+    'archive': ('no.graph', '/', JUNK, ENDLESS),
+    'checkpoint': ('no.safetensors', '/', JUNK, ENDLESS),
     '--mean': ('1,2',), '--std': ('1,2',), '--best': ('0',), '--classes': ('-1',),
-    '--weights': ('no.safetensors', '/'), '--picture': ('no.jpg', '/'),
-    '--labels': ('no.txt',), '--score-threshold': ('-0.1', '1.1'), '--air': ('0', 'nan', '2000'),
+    '--weights': ('no.safetensors', '/', ENDLESS), '--picture': ('no.jpg', '/', ENDLESS),
+    '--labels': ('no.txt', ENDLESS), '--score-threshold': ('-0.1', '1.1'),
+    '--air': ('0', 'nan', '2000'),
     '--disk': ('1', 'nan'), '--fps': ('0', 'nan'), '--kill': ('0', '5', '1000'),
     '--namespace': ('robot', '/a b', '/1'), '--address': ('256.1.1.1',),
-    'language run --seed': ('-1',), 'model add --input': ('1x0',), 'model': ('no.graph',),
-    'language plan model': ('no.gguf',), 'language run model': ('no.gguf',),
+    '--seed': ('-1', '99999999999999999999'),
+    'model add --input': ('1x0',), 'model': ('no.graph', ENDLESS),
+    'language plan model': ('no.gguf', ENDLESS), 'language run model': ('no.gguf',),
     'language serve model': ('no.gguf',), 'key file': ('{archive}', '/no/such/folder/key'),
-    'model add source': ('no.onnx',), 'recording': ('no/folder', '/'),
-    '--api-keys': ('no.keys', JUNK), '--key': ('no.key', '/'),
+    'model add source': ('no.onnx', ENDLESS), 'recording': ('no/folder', '/'),
+    '--api-keys': ('no.keys', JUNK, ENDLESS), '--key': ('no.key', '/'),
     '--gateway': ('box', 'box:99999'), 'trace robot': ('robot', '/a b')}
 
 #: Options that take whatever is given, and names that only another machine knows.
-ANY = {'--seed', '--name', 'prompt', 'task', '--nodes', '--without', '--coordinator'}
+ANY = {'--name', 'prompt', 'task', '--nodes', '--without', '--coordinator'}
 #: Commands whose arguments are not looked at first yet.
 UNSEEN = ('serve ', 'node', 'bench serving', 'demo-serving')
 #: Work, each replaced by what fails the test.
