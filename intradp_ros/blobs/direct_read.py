@@ -65,6 +65,8 @@ def read_pieces(path: Path, memory: memoryview, pieces: Sequence[tuple[int, int]
     """
     Read pieces of a file (offset, bytes), in whole pages, to the same offsets of some memory.
 
+    Next to the pieces memory is as it was before.
+
     Raises
     ------
     ValueError
@@ -115,11 +117,15 @@ def _read(path: Path, memory: memoryview, flag: int,
         for begin, nbytes in ((0, size),) if pieces is None else pieces:
             done, stop = begin // PAGE * PAGE, begin + nbytes
             last = min(len(memory), whole_pages(stop)) if pieces else len(memory)
+            edges = ((done, bytes(memory[done:begin])), (stop, bytes(memory[stop:last]))) \
+                if pieces else ()
             while done < stop:
                 got = os.preadv(file, [memory[done:min(last, done + REQUEST)]], done)
                 if not got:
                     raise OSError(errno.EIO, f'{path} ends after {done} of {stop} bytes')
                 done, count = done + got, count + got
+            for at, data in edges:
+                memory[at:at + len(data)] = data
         if not flag and hasattr(os, 'posix_fadvise'):
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         return FileRead(count if pieces else size, bool(flag))

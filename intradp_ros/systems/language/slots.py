@@ -29,13 +29,16 @@ class BlockSlot:
 
     `memory` is what is read into, None where that is the loader's; `block` is which one is in it,
     -1 if none; `due` the one that will be.  Where blocks take `turns` in it, a mixture is there
-    without its experts first; `have` are those that are there, None for all.
+    without its experts first; `have` are those that are there, None for all.  Blocks of one
+    layout have their experts in the same places: `held` says whose is there still, by its digest.
     """
 
     def __init__(self, store: BlobStore, nbytes: int, device: KernelDevice = HOST,
                  turns: bool = False) -> None:
         self._turns = turns
         self.have: set[int] | None = None
+        self.held: dict[int, str] = {}
+        self._layout: object = None
         self.memory = store.slot(nbytes) if device is HOST else None
         self._copy = None if device is HOST else torch.empty(
             nbytes, dtype=torch.uint8, device=device.name)
@@ -52,6 +55,13 @@ class BlockSlot:
             return file.views(self._copy[:file.nbytes])
         assert self.memory
         return file.views(self.memory.tensor(HEADER_BYTES, file.nbytes))
+
+    def lay(self, file: BlockFile) -> None:
+        """Prepare for a block: what was there in other places is lost."""
+        layout = [(place.type, place.shape, place.offset) for place in file.tensors]
+        if layout != self._layout:
+            self.held.clear()
+        self._layout = layout
 
     def read(self, store: BlobStore, file: BlockFile, staging: Callable[[int], Slot]) -> bool:
         """Read a block; False if it is not stored.  `staging` gives memory of the host."""
@@ -87,7 +97,8 @@ class Loader:
     Reads blocks of a store into slots, one after another, on a thread of its own.
 
     Of mixtures in slots that take turns the experts come last: those that tokens have chosen at
-    once, before them those of the tokens before, and others while there is nothing else to do.
+    once, before them those of the tokens before, and others while there is nothing else to do,
+    but not in the place of one that another block's tokens have chosen.
 
     `seconds` and `nbytes` count what was read; `reading` is called with each block, and when
     its reading began and ended (s).
@@ -214,9 +225,13 @@ class Loader:
     def _read(self, piece: _Piece) -> tuple[int, bool]:
         """Return the bytes that were read, and whether they are the whole block."""
         slot, file, store = piece.slot, piece.file, self.store
-        if slot.memory and slot.in_parts(file) and (nbytes := store.read_pieces(
-                file.digest, slot.memory, file.pieces(piece.expert))):
-            return nbytes, False
+        if slot.memory and slot.in_parts(file):
+            slot.lay(file)
+            if piece.expert is not None:
+                slot.held.pop(piece.expert, None)
+            if nbytes := store.read_pieces(file.digest, slot.memory, file.pieces(piece.expert)):
+                return nbytes, False
+        slot.held.clear()
         if piece.expert is None and slot.read(store, file, self._staged):
             return file.nbytes, True  # the first time: all of a blob is compared with its digest
         raise OSError(f'block {piece.block} ({file.digest[:12]}) is not in {store.folder}')
@@ -227,13 +242,21 @@ class Loader:
         if error:
             slot.error, slot.block = error, -1
         elif piece.expert is not None:
+            slot.held[piece.expert] = file.digest
             if slot.have is not None:
                 slot.have.add(piece.expert)
+        elif whole:
+            slot.block = piece.block
+            if slot.in_parts(file):
+                slot.held = dict.fromkeys(range(file.experts), file.digest)
         else:
             slot.block = piece.block
-            if not whole:
-                slot.have = set()
-                likely = self._chosen.get(file.digest, ())
-                others = [number for number in range(file.experts) if number not in likely]
+            slot.have = {number for number, digest in slot.held.items() if digest == file.digest}
+            if len(slot.have) < file.experts:
+                likely = [number for number in self._chosen.get(file.digest, ())
+                          if number not in slot.have]
+                others = [number for number in range(file.experts)
+                          if number not in slot.have and number not in likely
+                          and number not in self._chosen.get(slot.held.get(number, ''), ())]
                 for pieces, numbers in zip(self._waiting[2:], (likely, others)):
                     pieces.extend(_Piece(slot, piece.block, file, number) for number in numbers)

@@ -193,6 +193,7 @@ def test_experts_that_are_awaited_come_first_and_others_while_there_is_time(tmp_
                   for number, file in blocks.items()}
         for slot in slots.values():
             slot.memory.memory[:] = bytes(len(slot.memory.memory))
+            slot.held.clear()
         store.read_pieces = noted
         for number, file in blocks.items():
             loader.load(slots[number], number, file)
@@ -212,6 +213,55 @@ def test_experts_that_are_awaited_come_first_and_others_while_there_is_time(tmp_
         slots[1].have = {1}
         with pytest.raises(OSError, match='is not in'):
             loader.need(slots[1], 1, blocks[1], [1, 4], lambda: False)
+    finally:
+        loader.close()
+
+
+def test_experts_stay_while_no_other_block_needs_their_places(tmp_path):
+    """Those of a whole page share it with others; all bytes are those of their own block."""
+    manifest, store, _ = tiny_model(tmp_path, 'qwen3_moe')
+    names = [f'mlp.experts.{part}_proj.weight' for part in ('gate', 'up', 'down')]
+    wanted = {number: manifest.blocks[number].views(store.load(manifest.blocks[number].digest))
+              for number in (1, 3, 5)}
+    slot = BlockSlot(store, manifest.blocks[1].nbytes, turns=True)
+    loader, read, pieces = Loader(store, 'test'), [], store.read_pieces
+
+    def turn(number, chosen):
+        file = manifest.blocks[number]
+        loader.load(slot, number, file)
+        assert loader.wait(slot, number, lambda: False)
+        assert loader.need(slot, number, file, chosen, lambda: False)
+        found = slot.views(file)
+        for name, tensor in found.items():
+            right = wanted[number][name]
+            for expert in chosen if name in names else ():
+                assert torch.equal(tensor.part(expert).data, right.part(expert).data)
+            assert name in names or torch.equal(tensor.data, right.data)
+
+    def noted(digest, slot, where):
+        number = next(n for n in (1, 3, 5) if manifest.blocks[n].digest == digest)
+        expert = next((e for e in range(8) if manifest.blocks[number].pieces(e) == where), None)
+        read.append((number, expert))
+        return pieces(digest, slot, where)
+    try:
+        for number in (1, 3, 5):
+            turn(number, [])
+        store.read_pieces = noted
+        chosen = {1: [0, 6], 3: [5, 1, 3], 5: [2, 7]}
+        for _ in range(3):
+            for number, numbers in chosen.items():
+                turn(number, numbers)
+        read.clear()
+        for number, numbers in chosen.items():
+            turn(number, numbers)
+        assert not [each for each in read if each[1] in chosen[each[0]]]
+        turn(1, [6, 7])  # in the place of one of another block
+        assert (1, 7) in read and (1, 6) not in read
+        turn(5, [2, 7])
+        assert (5, 7) in read and (5, 2) not in read
+        source = np.random.RandomState(0)
+        for _ in range(60):
+            turn(int(source.choice((1, 3, 5))), source.permutation(8)[:3].tolist())
     finally:
         loader.close()
 
