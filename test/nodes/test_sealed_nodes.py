@@ -30,7 +30,9 @@ from intradp_ros.nodes.common.call_seals import CallSeals, seal_request, serve
 from intradp_ros.nodes.common.operator_request import ask
 from intradp_ros.nodes.common.sealed_caller import SealedCaller
 from intradp_ros.nodes.training.train_request import follow
-from intradp_ros.srv import ControlTraining
+from intradp_ros.profiling.profile import OperatorTiming, Profile
+from intradp_ros.runtime.models.catalogue import ModelSpec
+from intradp_ros.srv import ControlTraining, PlanModel
 
 PATIENCE = 30.0
 TASK = f'{Path(__file__).parents[1]}/training_fleet.py:small_sgd'
@@ -105,8 +107,9 @@ def refuses_strangers(side: Side) -> set[str]:
             assert result.fate == 'refused' and 'not sealed' in result.reason, name
         else:
             answer = side.service(getattr(made, of), name)(getattr(made, of).Request())
-            assert 'not sealed' in getattr(answer, 'message', getattr(answer, 'reason', '')), name
-            assert not getattr(answer, 'success', False)
+            said = [getattr(answer, field, '') for field in ('message', 'reason', 'text')]
+            assert 'not sealed' in ''.join(said), name
+            assert not getattr(answer, 'success', getattr(answer, 'ok', False))
         assert side.node.refused.total == before + 1, f'{name} does not count a stranger'
     assert set(side.node.refused.by_cause()) == {'unsealed'}
     return {name.rpartition('/')[2] if '_action' not in name else name.split('/')[-3]
@@ -187,9 +190,36 @@ def test_who_poses_as_the_trainer_is_not_believed(context: rclpy.Context, key_fi
 def test_no_node_has_a_door_without_a_lock(
         context: rclpy.Context, key_file: Path, module: str, given: dict[str, Any],
         doors: set[str]) -> None:
-    """`~/infer` and `~/plan_model`: test_serving_nodes.py, test_fleet_planning.py."""
+    """`~/infer`: test_serving_nodes.py."""
     side = Side(context, key_file, module, **given)
     try:
         assert refuses_strangers(side) == doors if doors else not side.services()
+    finally:
+        side.close()
+
+
+@pytest.mark.slow
+def test_plans_are_changed_by_who_has_the_key_and_told_to_all_now_and_then(
+        context: rclpy.Context, tmp_path: Path, key_file: Path) -> None:
+    (tmp_path / 'fleet.yaml').write_text(
+        'devices: {robot: {memory: 1 GB}, box: {memory: 1 GB, speed: 4}}\n'
+        'networks: {wifi: {access point: 100 Mbit/s, devices: [robot, box]}}\n')
+    operators = ModelSpec.parse(DENSE).load().split.operators
+    (tmp_path / 'profile.json').write_text(Profile('d', 2, 'board', 1, tuple(
+        OperatorTiming((op.rows,), (0.5 / len(operators),)) for op in operators), 1.0).to_json())
+    side = Side(context, key_file, 'coordinator_node', system='stages', model=DENSE,
+                source='robot', qoe='latency=400ms', fleet_file=str(tmp_path / 'fleet.yaml'),
+                profile=str(tmp_path / 'profile.json'))
+    try:
+        assert refuses_strangers(side) == {'plan_model'}
+        call, request = side.service(PlanModel, 'coordinator_node/plan_model'), PlanModel.Request
+        assert 'ask again' not in call(request(what=request.TELL)).text
+        assert 'ask again' in call(request(what=request.TELL)).text
+        asked = {'service': '/coordinator_node/plan_model', 'kind': 'PlanModel',
+                 'fields': {'what': 'tell', 'without': ['box']}, 'key_file': str(key_file),
+                 'seconds': PATIENCE}
+        for _ in range(2):  # as often as it likes
+            assert 'ask again' not in ask(asked)['text']
+        assert 'not sealed' not in ask({**asked, 'fields': {'what': 'hold'}})['text']
     finally:
         side.close()

@@ -19,7 +19,7 @@ from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.srv import PlanModel
 from intradp_ros.systems.fleet.pipeline_planner import PipelinePlanner
 
-#: Seconds between two plans that anybody asks for, with a key.
+#: Least seconds between two plans that strangers ask for; at least as long as the last one took.
 PAUSE = 1.0
 
 
@@ -39,7 +39,7 @@ class StageCoordination(PipelinePlanner):
         self._node = node
         self._coordinator: FleetCoordinator | None = None
         if self.live:
-            self._previewed = -math.inf
+            self._free = -math.inf
             self._seals = CallSeals(
                 open_key(given[KEY_FILE.name], lambda text: None), node.refuse,
                 given['plan_service'] == 'open' or sros2_enforces())
@@ -71,11 +71,14 @@ class StageCoordination(PipelinePlanner):
             live.hold()
             plan, response.text = live.look(now), live.text(now)
         elif request.what == PlanModel.Request.TELL:
-            if self._seals.closed and not len(request.mac):
-                if now - self._previewed < PAUSE:
-                    raise ValueError(f'plans are computed once in {PAUSE:.0f} s: ask again')
-                self._previewed = now
+            stranger = self._seals.closed and not len(request.mac)
+            if stranger and now < self._free:
+                raise ValueError('others without the key were told a plan just now: ask again in '
+                                 f'{self._free - now:.1f} s')
             response.text, plan = live.preview(quality, request.without, now)
+            if stranger:
+                end = time.monotonic()
+                self._free = end + max(PAUSE, end - now)
         else:
             plan = live.adapt(quality, request.without, now)
             response.text = live.text(now)
