@@ -33,7 +33,7 @@ def replayed_sizes(site: SimulatedSite, asked: Arrivals, spread: float = 0.0,
     for; without them each is.  One service after the other is changed, the most asked for first,
     and only where at least `margin` of the requests more are answered in time.
     """
-    asked = Arrivals(*(column[-MOST_REQUESTS:] for column in asked))
+    asked = Arrivals._make(column[-MOST_REQUESTS:] for column in asked)
     chosen = list(site.places)
     if not len(asked.time):
         return tuple(place.size for place in chosen)

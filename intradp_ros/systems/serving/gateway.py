@@ -47,6 +47,7 @@ from intradp_ros.systems.serving.site_arrays import (
     make_site,
     NO_ROOM,
     NOT_HERE,
+    Seat,
     SERVING,
     SiteArrays,
     TOO_LATE,
@@ -57,6 +58,7 @@ from intradp_ros.systems.serving.site_change import rearranged
 from intradp_ros.systems.serving.site_functions import site_functions, warmed
 from intradp_ros.systems.serving.site_kernels.dispatch import (
     Flags,
+    is_crowded,
     make_rows,
     MAX_HOPS,
     note_sent,
@@ -328,6 +330,8 @@ class Gateway:
         seat = self._functions.take_seat(self._arrays, Asked(
             held.request.number or held.serial, held.service, held.deadline, held.priority), now)
         displaced = self._ended_rows()
+        if seat.executor >= 0 and not displaced and self._roomier(held, seat, now):
+            return
         if seat.executor >= 0:
             held.row, held.predicted = int(seat.row), seat.finish
             self._rows[held.row] = held
@@ -336,6 +340,19 @@ class Gateway:
         if seat.executor < 0:
             when = min(held.retry, seat.finish)
             self._elsewhere(held, self._reason(held, seat.batch, now), when, now)
+
+    def _roomier(self, held: _Held, seat: Seat, now: float) -> bool:
+        """Send a request to a site that leaves it much more time than its seat, if one does."""
+        seconds = seat.finish - now
+        if self.chooser or len(held.path) > MAX_HOPS \
+                or not is_crowded(held.deadline - now, seconds):
+            return False
+        target = self._neighbours.target(
+            lambda *args: self._functions.choose_roomier(*args, seconds), held, now)
+        if target >= 0:
+            self._functions.withdraw(self._arrays, seat.row, now)
+            self._send(held, target, now)
+        return target >= 0
 
     def _reason(self, held: _Held, why: int, now: float) -> str:
         text = _WHY[why]
@@ -355,6 +372,10 @@ class Gateway:
             self._end(held, InferEnd(InferFate.REFUSED, reason, retry_after=max(0.0, when - now)),
                       now)
             return
+        self._send(held, target, now)
+
+    def _send(self, held: _Held, target: int, now: float) -> None:
+        """Send a request to another site."""
         note_sent(self._neighbours.rows, target, held.service)
         name = self.sites[target]
         held.away, held.hops = name, held.hops + 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 import heapq
 from itertools import count
 import math
@@ -94,12 +95,12 @@ def play_ring(sites: int, links: Links, start: float, stop: float,
             if i in still:
                 still[i].append(more)
             else:
-                _hear(heard[i], site, *more, now)
+                _hear(heard[i], site, more[0], more[1], now)
         if what in ('begin', 'return') or what == 'tick' and more is site:
             if site is None:
                 continue
             if i not in still:
-                for target, message in site.look(now, lambda now=now: now):
+                for target, message in site.look(now, partial(float, now)):
                     messages[i, int(now - start)] += 1
                     rows[i, int(now - start)] += len(message.rows)
                     hop = links(i, target, now)

@@ -32,6 +32,7 @@ class SiteFunctions(NamedTuple):
     first_deadline: Callable[[SiteArrays], float]
     outlook: Callable[[SiteArrays, float, Floats, Floats, Floats], None]
     choose_site: Callable[[SiteRows, int, float, Flags, int, float], int]
+    choose_roomier: Callable[[SiteRows, int, float, Flags, int, float, float], int]
 
 
 @cache
@@ -55,6 +56,7 @@ def warmed() -> SiteFunctions:
     functions.lose(site, 0, 2.0)
     functions.outlook(site, 1.0, np.zeros(1), np.zeros(1), np.zeros(1))
     functions.choose_site(rows, 0, 1.0, np.zeros(2, np.bool_), 1, 1.0)
+    functions.choose_roomier(rows, 0, 1.0, np.zeros(2, np.bool_), 1, 1.0, 1.0)
     return functions
 
 
@@ -95,5 +97,10 @@ def _choose_site(rows: SiteRows, service: int, remaining: float, visited: Flags,
     return dispatch.choose_site(rows, service, remaining, visited, number, now)
 
 
+def _choose_roomier(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
+                    now: float, seconds: float) -> int:
+    return dispatch.choose_roomier(rows, service, remaining, visited, number, now, seconds)
+
+
 PLAIN: Any = SiteFunctions(_take_seat, _start_batch, _end_batch, _withdraw, _expire, _lose,
-                           _first_deadline, _outlook, _choose_site)
+                           _first_deadline, _outlook, _choose_site, _choose_roomier)

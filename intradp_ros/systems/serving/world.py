@@ -254,7 +254,8 @@ def replay(world: World, arrivals: Arrivals, policy: Policy = OURS,
     lag = world.hop if world.lag is None else world.lag
     network = Network(np.ascontiguousarray(world.hop, float), np.ascontiguousarray(lag, float),
                       np.array([*world.transfer, *(0.0,) * world.services][:world.services]),
-                      refresh(len(world.sites)) if world.ring else world.period, world.ring,
+                      refresh(len(world.sites)) if world.ring else world.period,
+                      *_holders(world), world.ring,
                       oldest(len(world.sites)) if world.ring else math.inf,
                       heard.first, heard.time, heard.of, heard.made)
     q = _requests(arrivals)
@@ -348,22 +349,44 @@ def _requests(a: Arrivals) -> Requests:
         np.zeros(count), ints(), np.zeros((count, MAX_HOPS + 1), np.int64))
 
 
-def _waiting(world: World, a: Arrivals) -> int:
-    """Return how many requests can wait at once: those that came within the longest deadline."""
+def _holders(world: World) -> tuple[Ints, Ints]:
+    """Return, by service, the sites that have it, and how many they are."""
+    found = np.zeros((world.services, len(world.sites)), np.int64)
+    held = np.zeros(world.services, np.int64)
+    for i, site in enumerate(world.sites):
+        for s in {place.service for place in site.places}:
+            found[s, held[s]] = i
+            held[s] += 1
+    return found, held
+
+
+def _waiting(world: World, a: Arrivals, policy: Policy) -> int:
+    """
+    Return how many requests can wait at once at a place.
+
+    That is those that came within the longest deadline; where each has a seat, twice what a place
+    can answer in that time.
+    """
     if not len(a.time):
         return 1
-    until = np.searchsorted(a.time, a.time + a.remaining.max(), 'right')
-    return int(min(1 << 14, (until - np.arange(len(until))).max() + 1))
+    longest = float(a.remaining.max())
+    until = np.searchsorted(a.time, a.time + longest, 'right')
+    most = min(1 << 14, int((until - np.arange(len(until))).max()) + 1)
+    if policy.admission != SEATS or math.isinf(longest):
+        return most
+    return min(most, max((math.ceil(2 * b * (2 + longest / seconds)) for site in world.sites
+                          for place in site.places for b, seconds in enumerate(place.seconds, 1)),
+                         default=1))
 
 
 def _sites(world: World, a: Arrivals, policy: Policy, first: Ints,
            ) -> tuple[SiteArrays, Behaviour, State]:
     """Return the arrays of all sites, each filled up to the largest."""
-    queue = _waiting(world, a)
+    queue = _waiting(world, a, policy)
     most = max((len(p.seconds) for site in world.sites for p in site.places), default=1)
     executors = max(site.executors for site in world.sites)
     places = max(1, *(len(site.places) for site in world.sites))
-    rows = min(queue, 1 << 14) + executors * most + 1
+    rows = min(queue * places, 1 << 14) + executors * most + 1
     single = [make_site(site.places, site.executors, world.services, rows, queue)
               for site in world.sites]
     stacked = SiteArrays(*(_stacked(columns, FILL.get(name, 0)) for name, columns in

@@ -81,6 +81,8 @@ class Network(NamedTuple):
     old when they arrive at i from j.  `due`: seconds of an answer of each service on the way to
     the site, in addition to the hop (its bytes).
 
+    `holders[s]` are the sites that have service s, `held[s]` of them.
+
     Where rows go round a `ring`, site i hears at `heard_at[k]` the row that `heard_of[k]` made at
     `heard_made[k]`, k from `first[i]` to `first[i + 1]`; those above the age `oldest` count no
     more.
@@ -90,6 +92,8 @@ class Network(NamedTuple):
     lag: Floats
     bytes_: Floats
     period: float
+    holders: Ints
+    held: Ints
     ring: bool
     oldest: float
     first: Ints
@@ -320,6 +324,17 @@ def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State
         seat = policy_kernels.take_by_deadline(site, asked, now)
     else:
         seat = policy_kernels.take_all(site, asked, now)
+    if seat.executor >= 0 and b.choice == SLACK and site.marks[ENDED] == 0 \
+            and q.hops[r] < MAX_HOPS \
+            and dispatch.is_crowded(asked.deadline - now, seat.finish - now):
+        _look_round(q, n, w, r, i, now)
+        target = dispatch.choose_roomier(_rows(n, w, i), 0, asked.deadline - now, w.visited,
+                                         q.number[r], now, seat.finish - now)
+        if target >= 0:
+            seats.withdraw(site, seat.row, now)
+            site.marks[ENDED] = 0
+            _send(q, n, w, events, r, i, target, now)
+            return
     _ended(q, stacked, n, b, w, events, i, now)  # before a row that was let go is used anew
     if seat.executor >= 0:
         w.request[i, seat.row] = r
@@ -333,10 +348,22 @@ def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State
         _forward(q, n, b, w, events, r, i, now)
 
 
-def _send(q: Requests, n: Network, w: State, events: Events, rows: SiteRows, r: int, i: int,
-          target: int, now: float) -> None:
+def _look_round(q: Requests, n: Network, w: State, r: int, i: int, now: float) -> None:
+    """Write what a site knows of the others, and where a request has been."""
+    _hear(n, w, i, q.service[r], now)
+    w.visited[:] = False
+    for k in range(q.hops[r] + 1):
+        w.visited[q.path[r, k]] = True
+
+
+def _rows(n: Network, w: State, i: int) -> SiteRows:
+    return SiteRows(w.ends, w.shares, w.least, w.made, n.hop[i], w.sent[i], w.slack)
+
+
+def _send(q: Requests, n: Network, w: State, events: Events, r: int, i: int, target: int,
+          now: float) -> None:
     """Send a request to another site."""
-    dispatch.note_sent(rows, target, 0)
+    dispatch.note_sent(_rows(n, w, i), target, 0)
     q.hops[r] += 1
     q.path[r, q.hops[r]] = target
     q.back[r] += n.hop[target, i]
@@ -352,13 +379,8 @@ def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r:
     if q.hops[r] >= MAX_HOPS:
         _refuse(q, w, r, HOPS_EXCEEDED, now)
         return
-    sites, service = len(w.versions), q.service[r]
-    _hear(n, w, i, service, now)
-    visited = w.visited
-    visited[:] = False
-    for k in range(q.hops[r] + 1):
-        visited[q.path[r, k]] = True
-    rows = SiteRows(w.ends, w.shares, w.least, w.made, n.hop[i], w.sent[i], w.slack)
+    _look_round(q, n, w, r, i, now)
+    visited, rows = w.visited, _rows(n, w, i)
     remaining = q.deadline[r] - q.back[r] - now
     target = -1
     if b.choice == SLACK:
@@ -366,7 +388,7 @@ def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r:
     elif b.choice == IN_TURN:
         target = policy_kernels.choose_next(rows, 0, remaining, visited, w.turn[i])
     elif b.choice == IDLE_GOODPUT:
-        for j in range(sites):
+        for j in range(len(w.versions)):
             w.idle[j] = w.past_idle[j, w.version[i, j] % HISTORY]
         target = policy_kernels.choose_idle(rows, 0, remaining, visited, w.idle, q.number[r], now)
     else:
@@ -374,14 +396,17 @@ def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r:
     if target < 0:
         _refuse(q, w, r, NO_SITE if q.hops[r] == 0 else q.why[r], now)
         return
-    _send(q, n, w, events, rows, r, i, target, now)
+    _send(q, n, w, events, r, i, target, now)
 
 
 def _hear(n: Network, w: State, i: int, service: int, now: float) -> None:
     """Take the newest rows that have come to a site; write what they say of a service."""
     if n.ring:
         _hear_round(n, w, i, now)
-    for j in range(len(w.versions)):
+    w.ends[:] = math.inf
+    w.shares[:] = 0.0
+    for which in range(n.held[service]):
+        j = n.holders[service, which]
         if not n.ring:
             oldest = max(0, w.versions[j] - HISTORY, w.version[i, j])
             k = w.versions[j] - 1

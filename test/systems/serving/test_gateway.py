@@ -197,6 +197,22 @@ def test_a_full_site_forwards_and_nothing_goes_in_circles():
     world.whole(60)
 
 
+def test_a_request_goes_where_much_more_room_is_before_its_site_is_full():
+    alone, world = World(), World('ab')
+    for number in range(14):
+        alone.ask(number)
+        world.ask(number)
+    for one in (alone, world):
+        one.until(102)
+        assert one.fates() == {InferFate.IN_TIME: 14}
+        one.whole(14)
+    elsewhere = [number for number, end in world.ends.items() if end.site == 'b']
+    assert elsewhere and 0 not in elsewhere, 'an idle site keeps what comes'
+    assert max(end.finished for end in world.ends.values()) \
+        < 0.8 * max(end.finished for end in alone.ends.values())
+    assert all(end.finished <= end.predicted + 0.02 for end in world.ends.values())
+
+
 def test_requests_of_a_dead_site_are_placed_anew():
     world = World('abc')
     for number in range(60):

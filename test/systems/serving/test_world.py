@@ -8,6 +8,7 @@ import pytest
 from intradp_ros.systems.serving.arrivals import arrivals, poisson, streams_of_robots
 from intradp_ros.systems.serving.oracle import exact
 from intradp_ros.systems.serving.policies import POLICIES
+from intradp_ros.systems.serving.ring import PROBATION
 from intradp_ros.systems.serving.site_arrays import CANCELLED, IN_TIME, LATE, Place, REFUSED
 from intradp_ros.systems.serving.world import (
     capacity,
@@ -139,14 +140,15 @@ def test_rows_that_go_round_a_ring_serve_nearly_as_well_as_those_sent_to_all():
 @pytest.mark.parametrize('ring', [False, True])
 def test_a_site_that_is_gone_loses_no_request_that_another_has(ring):
     world = several(3, ring=ring)
-    asked = some_requests(world, 0.7, 3000)
-    start, stop = float(asked.time[1000]), float(asked.time[2000])
+    count = 5000 if ring else 3000
+    asked = some_requests(world, 0.7, count)
+    start, stop = float(asked.time[1000]), float(asked.time[1300 if ring else 2000])
     found = replay(world, asked, faults=[Fault(1, start, stop)])
-    assert sum(found.fates().values()) == 3000 and found.late == 0
+    assert sum(found.fates().values()) == count and found.late == 0
     lost = found.why[found.fate == REFUSED] == SITE_LOST
     gone = (asked.site == 1) & (asked.time >= start) & (asked.time < stop)
     assert 0 < lost.sum() <= gone.sum() + 4 * 8, 'its own clients have lost their gateway'
-    after = asked.time > stop + 0.5
+    after = asked.time > stop + (PROBATION + 1 if ring else 0.5)
     usual = replay(world, asked).fate[after] == IN_TIME
     assert after.sum() > 300
     assert (found.fate[after] == IN_TIME).mean() == pytest.approx(usual.mean(), abs=0.01)
@@ -189,3 +191,19 @@ def test_what_does_not_fit_is_refused():
     assert replay(one_executor(), arrivals([], 1.0)).fates() == {
         'in_time': 0, 'late': 0, 'refused': 0, 'cancelled': 0}
     assert {CANCELLED, LATE, IN_TIME, REFUSED} == {0, 1, 2, 3}
+
+
+def test_a_site_keeps_room_for_what_it_alone_has():
+    """What another site could answer as well goes there before this one is full."""
+    sites = (SimulatedSite(1, (Place(0, 0, 8, TIMES), Place(0, 1, 8, TIMES))),
+             SimulatedSite(1, (Place(0, 0, 8, TIMES),)))
+    world = World(sites, 2, even_hops(2, 0.004))
+    count = 8000
+    asked = arrivals(poisson(0.8 * capacity(world), count, 1), 6 * TIMES[-1], 0,
+                     np.arange(count) % 2)
+    ours, turn = replay(world, asked), replay(world, asked, POLICIES['round robin'])
+    assert ours.fates(1)['refused'] < 0.2 * turn.fates(1)['refused']
+    assert ours.in_time > 1.03 * turn.in_time and ours.late == 0
+    busy = arrivals(poisson(3 * capacity(world), count, 1), 6 * TIMES[-1], 0, np.arange(count) % 2)
+    many = [replay(world, busy, POLICIES[name]) for name in ('ours', 'round robin')]
+    assert many[0].in_time > 0.99 * many[1].in_time and many[0].wasted <= many[1].wasted

@@ -17,6 +17,9 @@ from intradp_ros.systems.serving.site_arrays import Floats
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 #: Sites that a request may pass on its way.
 MAX_HOPS = 5
+#: Shares of what remains of a request's time: it looks for another site if its seat leaves less
+#: than the first to spare, and goes to one that leaves more by the second.
+ROOMY, ROOMIER = 0.75, 0.25
 _WORD = 0xffffffff
 
 
@@ -77,6 +80,25 @@ def choose_site(rows: SiteRows, service: int, remaining: float, visited: Flags, 
     equally.
     """
     slacks(rows, service, remaining, visited, now)
+    return drawn_site(rows.slack, visited, number)
+
+
+def is_crowded(remaining: float, seconds: float) -> bool:
+    """Say whether a seat that ends in so many seconds leaves a request little to spare."""
+    return remaining - seconds < ROOMY * remaining
+
+
+def choose_roomier(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
+                   now: float, seconds: float) -> int:
+    """
+    Draw a site for a request that has a seat here which ends in so many `seconds`; -1: it stays.
+
+    A site that keeps what others could answer as well has no time for what it alone can.
+    """
+    slacks(rows, service, remaining, visited, now)
+    own = remaining - seconds + ROOMIER * remaining
+    for site in range(len(visited)):
+        rows.slack[site] = max(0.0, rows.slack[site] - own)
     return drawn_site(rows.slack, visited, number)
 
 
