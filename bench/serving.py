@@ -300,11 +300,11 @@ def dispatch(short: bool) -> tuple[list[Row], list[Mapping[str, Any]]]:
 
 def state(short: bool) -> list[Row]:
     """Let rows go round a ring."""
-    rows = []
+    rows: list[Row] = []
     for sites in (30,) if short else (30, 100):
         start, stop = bound(sites, 0.004) + refresh(sites), bound(sites, 0.004) + 6
         heard = play_ring(sites, lambda i, j, now: 0.004, 0.0, stop)
-        ages = []
+        ages: list[float] = []
         for i, j in product(range(sites), repeat=2):
             mine = slice(heard.first[i], heard.first[i + 1])
             of = heard.of[mine] == j
@@ -322,7 +322,8 @@ def state(short: bool) -> list[Row]:
                 f'{sent[:, 1:-1].max() / 1000:.0f} kB in {heard.messages[:, 1:-1].max()} messages',
                 f'{MOST_MESHED} sites, each to all: {meshed / 1000:.0f} kB in '
                 f'{(MOST_MESHED - 1) * 10}', sent[:, 1:-1].max() <= 125_000)]
-        shares, wasted = [], [0, 0]
+        shares: list[float] = []
+        wasted = [0, 0]
         for skewed, load in product((False, True), (0.8, 2.0)):
             world = joined(sites, 0.004, True)
             asked = joined_requests(world, skewed, load, 30000 if short else 100000)

@@ -347,8 +347,12 @@ class Gateway:
         if self.chooser or len(held.path) > MAX_HOPS \
                 or not is_crowded(held.deadline - now, seconds):
             return False
-        target = self._neighbours.target(
-            lambda *args: self._functions.choose_roomier(*args, seconds), held, now)
+        choose = self._functions.choose_roomier
+
+        def chosen(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
+                   at: float) -> int:
+            return choose(rows, service, remaining, visited, number, at, seconds)
+        target = self._neighbours.target(chosen, held, now)
         if target >= 0:
             self._functions.withdraw(self._arrays, seat.row, now)
             self._send(held, target, now)

@@ -318,8 +318,9 @@ def _round(world: World, a: Arrivals, faults: Sequence[Fault]) -> RowsHeard:
     """Return which rows come round the ring and when, empty without one."""
     sites = len(world.sites)
     if not world.ring or not len(a.time):
-        return RowsHeard(*(np.zeros(sites + 1, np.int64), np.zeros(0), np.zeros(0, np.int64),
-                           np.zeros(0)), *np.zeros((2, sites, 1), np.int64))
+        none = np.zeros((sites, 1), np.int64)
+        return RowsHeard(np.zeros(sites + 1, np.int64), np.zeros(0), np.zeros(0, np.int64),
+                         np.zeros(0), none, none)
     before = math.ceil(oldest(sites) / refresh(sites)) * refresh(sites)
     longest = float((a.time + a.remaining).max())
     return play_ring(sites, lambda i, j, now: float(world.hop[i, j]), float(a.time[0]) - before,
