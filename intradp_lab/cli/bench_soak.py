@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='how long (default 60)')
     parser.add_argument('--seed', type=whole(0, MOST_SEED), default=0,
                         help='what happens when (default 0)')
-    parser.add_argument('--mbps', type=number(0.0, 1e6, above=True), default=20.0,
+    parser.add_argument('--mbps', type=number(1e-3, 1e6), default=20.0,
                         help='rate of the link, Mbit/s (default 20)')
     parser.add_argument('--out', type=result_folder, default='out/bench/soak',
                         help='folder to write to; it must be empty or not there')

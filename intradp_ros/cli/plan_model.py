@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.cli.arguments import add_renamed, file_of
+from intradp_ros.cli.arguments import add_renamed, file_of, number
 from intradp_ros.cli.books import (
     chosen_mode,
     encodings,
@@ -55,6 +55,8 @@ from intradp_ros.wire.codecs.names import LOSSY
 
 LONGEST_MS = 1e5  # of delay and overhead
 
+MOST_POINTS = 1000
+"""Bandwidths of a table, at most."""
 DESCRIPTION = f"""\
 Compute the schedule book: for every bandwidth of a grid the best schedule that was found, those
 of other systems, and a lower bound that no schedule can be below.
@@ -109,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='write the schedule table here')
     add_renamed(parser, '--picture', '--plot', type=result_picture, metavar='FILE',
                 help='draw latency over bandwidth for all strategies')
-    parser.add_argument('--show', type=float, metavar='MBPS',
+    parser.add_argument('--show', type=number(0.0, above=True), metavar='MBPS',
                         help='list the stages of the shared schedule for this bandwidth')
     parser.add_argument('--timeline', type=result_picture, metavar='FILE',
                         help='draw the predicted timeline of the schedule that --show lists')
@@ -161,9 +163,9 @@ def grid(text: str) -> Grid:
     except ValueError:
         raise argparse.ArgumentTypeError(
             f'{text!r} is not a grid: write LOW:HIGH:POINTS such as 1:400:20') from None
-    if not (0 < read.low <= read.high < float('inf') and read.points >= 1):
+    if not (0 < read.low <= read.high < float('inf') and 1 <= read.points <= MOST_POINTS):
         raise argparse.ArgumentTypeError(
-            f'{text!r}: LOW must be above 0 and not above HIGH, POINTS 1 or more')
+            f'{text!r}: LOW must be above 0 and not above HIGH, POINTS from 1 to {MOST_POINTS}')
     return read
 
 
@@ -205,8 +207,6 @@ def _check(args: argparse.Namespace) -> None:
     check_link(args)
     if not 0 < args.down_ratio < float('inf'):
         raise CommandError(f'--down-ratio must be above 0, got {args.down_ratio:g}')
-    if args.show is not None and args.show <= 0:
-        raise CommandError(f'--show must be above 0 Mbit/s, got {args.show:g}')
     if args.timeline and args.show is None:
         raise CommandError('--timeline needs --show MBPS, which says of which schedule')
     if args.pareto and args.show is None:

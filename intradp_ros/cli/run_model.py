@@ -10,7 +10,7 @@ from pathlib import Path
 import statistics
 from typing import Any
 
-from intradp_ros.cli.arguments import existing_file
+from intradp_ros.cli.arguments import existing_file, number
 from intradp_ros.cli.books import Grid, make_plan, MODES
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
-    parser.add_argument('--mbps', type=float, default=20.0, metavar='RATE',
+    parser.add_argument('--mbps', type=number(1e-3, 1e6), default=20.0, metavar='RATE',
                         help='bandwidth of the link in each direction, Mbit/s (default 20)')
     add_link(parser, delay=0.0, overhead=0.3)
     add_lossy(parser)
@@ -113,8 +113,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if not 0 < args.mbps < float('inf'):
-        raise CommandError(f'--mbps must be above 0, got {args.mbps:g}')
     if args.frames < 1:
         raise CommandError(f'--frames must be 1 or more, got {args.frames}')
     check_link(args)

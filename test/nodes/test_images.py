@@ -230,9 +230,22 @@ def test_a_row_of_telemetry_or_a_hot_pixel_does_not_silence_the_warning() -> Non
 def test_all_bits_in_use_are_nothing_to_report() -> None:
     bits = BitsInUse()
     for k in range(60):
-        numbers = np.full((4, 4, 1), 40_000 if k == 50 else 15, '<u2')
+        numbers = np.full((4, 4, 1), 40_000 if k >= 50 else 15, '<u2')
         to_rgb(image(numbers.view(np.uint8), 'mono16'), bits)
-        assert bool(bits.finding) == (29 <= k < 50)
+        assert bool(bits.finding) == (29 <= k < 53)
+
+
+def test_a_small_camera_with_telemetry_that_closes_its_shutter_is_warned_about() -> None:
+    """80 x 60 pixels and three rows of telemetry; every twelfth image is the shutter."""
+    rng = np.random.default_rng(0)
+    bits, right = BitsInUse(), BitsInUse(14)
+    for k in range(60):
+        numbers = rng.integers(0, 1 << 14, (63, 80, 1)).astype('<u2')
+        numbers[60:] = 65535
+        for each in (bits, right):
+            each.look(np.full_like(numbers, 65535) if k % 12 == 5 else numbers, 'mono16')
+        assert ('set image_bits to 14' in bits.finding) == (k >= 29)
+    assert 'cut off' in right.finding
 
 
 def big_png() -> bytes:

@@ -16,8 +16,12 @@ MOST = 16
 FEWEST = 8
 #: Bits that no number needs from which on it is reported: one fewer is a dark scene.
 _SPARE = 2
-#: The share of pixels that may need more bits and say nothing: rows of telemetry, hot pixels.
-_ODD = 0.01
+#: The share of pixels that may need more bits than are believed to be in use: hot ones.
+_HOT = 0.01
+#: That which may need the upper bits though the picture is dark: rows of telemetry of a small one.
+_ODD = 0.05
+#: One in so many images may need them: a shutter closes, a frame breaks.
+_RARE = 10
 #: Numbers that are looked at of an image, at most.
 _LOOKED_AT = 1 << 14
 
@@ -44,26 +48,29 @@ class BitsInUse:
         if not FEWEST <= bits <= MOST:
             raise ValueError(f'{FEWEST} to {MOST} of 16 bits may be in use, got {bits}')
         self.bits = bits
-        self._needed: deque[int] = deque(maxlen=_ENOUGH)
+        self._needed: deque[tuple[int, int]] = deque(maxlen=_ENOUGH)
         self._encoding = ''
 
     def look(self, numbers: npt.NDArray[Any], encoding: str) -> int:
         """Look at an image (whole numbers of 16 bits); return how many bits are in use."""
         some = numbers.reshape(-1)[::max(1, numbers.size // _LOOKED_AT) | 1]
         if len(some):
-            place = len(some) - 1 - int(_ODD * len(some))
-            self._needed.append(int(np.partition(some, place)[place]).bit_length())
+            places = [len(some) - 1 - int(share * len(some)) for share in (_HOT, _ODD)]
+            most, usual = np.partition(some, places)[places].tolist()
+            self._needed.append((most.bit_length(), usual.bit_length()))
             self._encoding = encoding
         return self.bits
 
     @property
     def finding(self) -> str:
         """What does not fit what is believed, empty if all does."""
-        needed = max(self._needed, default=0)
+        needed = max((most for most, _ in self._needed), default=0)
         if needed > self.bits:
             return (f'numbers of {self._encoding} need {needed} bits, image_bits is '
                     f'{self.bits}: bright pixels are cut off; set image_bits to {needed} '
                     'or more')
+        needed = max(sorted(usual for _, usual in self._needed)[:_ENOUGH - _ENOUGH // _RARE],
+                     default=0)
         if len(self._needed) < _ENOUGH or needed > self.bits - _SPARE:
             return ''
         return (f'in {_ENOUGH} images of {self._encoding} hardly a number needs more than '
