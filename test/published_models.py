@@ -364,10 +364,11 @@ def save_published(folder: Path, name: str, **more: Any) -> Path:
                 scale = 0.5 if 'embed' in key else 0.4 if 'lm_head' in key else \
                     1.2 / math.sqrt(weight.shape[-1])
                 weight.copy_(scale * torch.randn(weight.shape))
-    made.to(case.dtype)
+            weight.copy_(weight.to(case.dtype))
     generation = _numbered(case.generation, tokenizer) if case.generation else \
         {'eos_token_id': config['eos_token_id']}
-    _let_it_end(made, folder, generation)
+    _let_it_end(made.eval(), folder, generation)  # in float32, as its files are computed
+    made.to(case.dtype)
     made.generation_config = transformers.GenerationConfig()
     size = sum(weight.nbytes for weight in made.parameters())
     made.save_pretrained(folder, max_shard_size=size if case.shards == 1 else
