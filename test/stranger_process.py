@@ -27,8 +27,8 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 STALLS, REPEATS = 'stalls', 'repeats'
-#: What no node of this package reads.
-_PLAIN = ('/rosout', '/parameter_events')
+#: What no node of this package reads, or anybody may say, with a key, too.
+_OPEN = ('/rosout', '/parameter_events', '/image', '/result', '/diagnostics', '/stats')
 _KEPT, _LOOKS, _PAUSE = 300, 12, 7e-4
 
 
@@ -46,10 +46,9 @@ class _Everywhere:
         for topic, kinds in self._node.get_topic_names_and_types():
             told = [found.qos_profile for found in self._node.get_publishers_info_by_topic(topic)
                     if found.node_name != self._node.get_name()]
-            if topic in self.heard or not told or self._how == REPEATS and topic in _PLAIN:
+            if topic in self.heard or not told or self._how == REPEATS and topic.endswith(_OPEN):
                 continue
-            package, room, name = kinds[0].split('/')
-            kind = getattr(import_module(f'{package}.{room}'), name)
+            kind = _kind(kinds[0])
             durability = min((found.durability for found in told), key=lambda one: (
                 one is DurabilityPolicy.TRANSIENT_LOCAL))
             best_effort = any(found.reliability is ReliabilityPolicy.BEST_EFFORT for found in told)
@@ -89,6 +88,14 @@ class _Everywhere:
         return True
 
 
+def _kind(name: str) -> Any:
+    """Return the type of a topic; that of an action's feedback has no name of its own."""
+    package, room, name = name.split('/')
+    action, feedback, _ = name.partition('_FeedbackMessage')
+    found = getattr(import_module(f'{package}.{room}'), action)
+    return found.Impl.FeedbackMessage if feedback else found
+
+
 def _main(how: str) -> None:
     rclpy.init()
     node = rclpy.create_node(f'stranger_who_{how}')
@@ -124,16 +131,17 @@ def stranger_who(how: str) -> Iterator[Callable[[], int]]:
         def count() -> None:
             for line in lines:
                 said[0] = int(line)
+        counting = threading.Thread(target=count, daemon=True)
         try:
             assert int(lines.readline()) > 3
             if how == STALLS:
                 process.send_signal(signal.SIGSTOP)
-            counting = threading.Thread(target=count, daemon=True)
             counting.start()
             yield lambda: said[0]
         finally:
             process.kill()
-            counting.join()
+            if counting.ident:
+                counting.join()
 
 
 def resident(processes: Mapping[str, Any]) -> dict[str, float]:

