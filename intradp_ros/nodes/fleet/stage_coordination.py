@@ -73,8 +73,8 @@ class StageCoordination(PipelinePlanner):
         elif request.what == PlanModel.Request.TELL:
             stranger = self._seals.closed and not len(request.mac)
             if stranger and now < self._free:
-                raise ValueError('others without the key were told a plan just now: ask again in '
-                                 f'{self._free - now:.1f} s')
+                raise ValueError('a plan was computed just now for somebody without the key: ask '
+                                 f'again in {self._free - now:.1f} s')
             response.text, plan = live.preview(quality, request.without, now)
             if stranger:
                 end = time.monotonic()
