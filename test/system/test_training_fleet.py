@@ -17,7 +17,8 @@ from typing import Any
 from node_processes import nodes, Observer, own_domain
 import pytest
 from safetensors.torch import load_file
-from training_fleet import difference
+from stranger_process import REPEATS, resident, STALLS, stranger_who
+from training_fleet import difference, wait_until
 
 from intradp_lab.emulation.processes import Child
 from intradp_lab.training.one_process import train_alone
@@ -148,6 +149,25 @@ def test_devices_train_over_dds_though_one_is_killed(tmp_path: Path) -> None:
     alone = train_alone(load_task(made.name))
     assert result['loss'] == pytest.approx(alone.loss[-1], rel=1e-9)
     assert difference(load_file(result['checkpoint']), alone) < 1e-10
+
+
+@pytest.mark.slow
+def test_strangers_on_all_topics_change_nothing_of_what_is_trained(tmp_path: Path) -> None:
+    """One stops reading, one says all again: what a busy machine loses is recovered."""
+    with site(tmp_path) as made:
+        goal = Followed(made)
+        goal.feedback(lambda found: found['round'] > 3)
+        before = resident(made.processes)
+        with stranger_who(STALLS), stranger_who(REPEATS) as said:
+            wait_until(lambda: said() > 1000, PATIENCE)
+            made.slow.unlink()
+            result = goal.until(lambda line: 'result' in line)['result']
+        after = resident(made.processes)
+        for name in (*DEVICES, 'coordinator'):
+            made.asker.wait(lambda n=name: made.asker.rejected(n) > 0, f'counts of {name}')
+    assert result['fate'] in ('done', 'resumed') and result['round'] == ROUNDS
+    assert difference(load_file(result['checkpoint']), train_alone(load_task(made.name))) < 1e-10
+    assert all(after[name] - before[name] < 100 for name in before), (before, after)
 
 
 @pytest.mark.slow
