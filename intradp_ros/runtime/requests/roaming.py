@@ -115,7 +115,8 @@ class Roaming:
 
         """
         names = tuple(dict.fromkeys(gateways))
-        kept = {*names, *(held.gateway for held in self._held.values() if held.gateway)}
+        kept = dict.fromkeys(  # those that are preferred are asked for a sign of life first
+            (*names, *(held.gateway for held in self._held.values() if held.gateway)))
         if not names or len(kept) > MOST_GATEWAYS:
             raise ValueError(f'name 1 to {MOST_GATEWAYS} gateways, with those that have requests '
                              'in flight')
