@@ -115,6 +115,7 @@ GGUFS: dict[str, tuple[Change, str]] = {
                                   'begins at .* ends at'),
     'one name twice': (lambda f: f.tensor(name=f.tensors[4][0]), 'two tensors blk.0'),
     'one key twice': (lambda f: f.values.append(f.values[1]), 'two values'),
+    'a key of two lines': (lambda f: f.values.append((b'a\n\x1b[2Jb', number(99))), 'a[?]+'),
     'a name that is no text': (lambda f: f.tensor(name=b'\xff\xfe'), 'UTF-8'),
     'a key that is no text': (lambda f: f.values.append((b'\xff', number(U32) * 2)), 'UTF-8'),
     'a long name': (lambda f: f.tensor(name=b'x' * 100000), 'name of a tensor of 100000 bytes'),

@@ -41,6 +41,10 @@ _STATED = ('model_type', 'num_hidden_layers', 'hidden_size', 'num_attention_head
 class ImportModelError(ValueError):
     """A folder or file that is not a model which can be taken; the text names cause and fix."""
 
+    def __init__(self, text: str) -> None:
+        """Say it in one line, also where names in files hold more."""
+        super().__init__(''.join(each if each.isprintable() else '?' for each in text))
+
 
 @dataclass(frozen=True)
 class Checkpoint:
