@@ -100,7 +100,7 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['plan', *MODEL, '--robot-profile', 'example_models.py'], 'not a file that'),
     (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown must be above 0'),
     (['plan', *MODEL, '--robot-slowdown', '2', '--timeline', 't.png'], '--timeline needs --show'),
-    (['run', *MODEL, '--mbps', '-1'], '--mbps must be above 0'),
+    (['run', *MODEL, '--mbps', '-1'], '--mbps: must be 0.001 to'),
     (['run', *MODEL, '--delay', 'nan'], '--delay and --overhead must be from 0 to 100000 ms'),
     (['plan', *MODEL, '--robot-slowdown', '2', '--overhead', 'inf'], 'must be from 0 to 100000'),
     (['run', *MODEL, '--frames', '0'], '--frames must be 1 or more'),
