@@ -86,7 +86,7 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['inspect', 'example_models:dense', '--input', '1x4x24x16'], 'cannot be captured'),
     (['inspect', *MODEL, '--axis', '7'], 'split axis 7'),
     (['inspect', *MODEL, '--dtype', 'float23'], "'float23' is not a dtype"),
-    (['inspect', *MODEL, '--threads', '0'], '--threads: must be 1 or more'),
+    (['inspect', *MODEL, '--threads', '0'], '--threads: must be 1 to 256'),
     (['inspect', *MODEL, '--device', 'gpu'], "--device: no device 'gpu' to compute on ("),
     (['verify', *MODEL, '--parts', '1'], '--parts must be 2 or more'),
     (['profile', *MODEL, '-o', '/dev/full'], '/dev/full'),
