@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import contextlib
 from dataclasses import replace
 import json
+from pathlib import Path
 import threading
 import time
 from typing import Any
@@ -16,7 +17,18 @@ from fleets import cell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
-from training_fleet import difference, fixed, Killed, make_task, wait_until
+from safetensors.torch import load_file
+import torch
+from training_fleet import (
+    adam,
+    difference,
+    fixed,
+    Killed,
+    layer_table,
+    make_task,
+    wait_until,
+)
+from training_models import train_alone_drawing
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.cluster.coordinator import CoordinatorTimes
@@ -26,6 +38,8 @@ from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.fleet_member import FleetMember
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
+from intradp_ros.systems.training.base.task import TensorData, TrainingTask
+from intradp_ros.systems.training.layers.checkpoint import best_of, read_checkpoint
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.run.exchange import stream_key
@@ -41,7 +55,7 @@ from intradp_ros.systems.training.service.role import (
 from intradp_ros.systems.training.service.session_fleet import SessionFleet
 from intradp_ros.systems.training.service.session_plan import parse_session, TrainingSession
 from intradp_ros.systems.training.service.trainer import TrainingError
-from intradp_ros.systems.training.service.training_job import JobOptions
+from intradp_ros.systems.training.service.training_job import JobOptions, Outcome, TrainingJob
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError
 
 #: Threads that train leave others little time.
@@ -58,6 +72,11 @@ class ThreadWorker:
                  take: Callable[[str, Mapping[str, Any] | None], None]) -> None:
         def before(number: int, action: Any) -> None:
             time.sleep(site.rest)
+            if site.dies == (name, number, str(action)):  # and who coordinates with it
+                site.dies = None
+                site.network.cut(name)
+                site.network.cut('coordinator')
+                self.dead = True
             if self.dead:
                 raise Killed
         self.dead, self.over = False, threading.Event()
@@ -112,42 +131,65 @@ class Lead:
             threading.Thread(target=self.train, args=(number,), daemon=True).start()
 
     def train(self, number: int) -> None:
-        site, coordinator = self.site, self.coordinator
+        try:
+            self.results.append(self._trained(number))
+        except TrainingError as error:
+            self.results.append(error)
+        self.planner.fleet = None
+        self.planner.ended_trainings.add(number)
+
+    def _trained(self, number: int) -> Any:
+        site = self.site
         prepared = Prepared(NAME, site.task, site.graph, None, site.topology, {}, None)
+        options = JobOptions(None, settings=Settings(self.timeout, 3), training=number)
+        with self._fleet(prepared, site.planner, options, lambda commit: None, None) as fleet:
+            fleet.trainer.run(PATIENCE)
+            return fleet.trainer.collect()
+
+    def _fleet(self, prepared: Prepared, planner: Any, options: JobOptions, progress: Any,
+               base: Any) -> SessionFleet:
+        site, coordinator = self.site, self.coordinator
 
         def change() -> None:
             if found := self.planner.plan(coordinator.alive, time.monotonic()):
                 coordinator.propose(found.plan)
         fleet = SessionFleet(
-            prepared, site.planner, JobOptions(None, settings=Settings(self.timeout, 3)),
-            lambda commit: None, None, coordinator=coordinator, change=change,
-            rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'), log=site.log,
-            address='127.0.0.1', training=number, key=site.key)
+            prepared, site.planner, options, progress, base, coordinator=coordinator,
+            change=change, rejected=lambda cause, text: site.log(f'rejected {cause}: {text}'),
+            log=site.log, address='127.0.0.1', training=options.training, key=site.key)
         self.fleets.append(fleet)
         self.planner.fleet = fleet
-        try:
-            with fleet:
-                fleet.trainer.run(PATIENCE)
-                self.results.append(fleet.trainer.collect())
-        except TrainingError as error:
-            self.results.append(error)
-        self.planner.fleet = None
-        self.planner.ended_trainings.add(number)
+        return fleet
 
     @property
     def committed(self) -> int:
         return self.fleets[-1].trainer.commit.committed if self.fleets else -1
 
 
+class Job(Lead):
+    """Trains as a node does: what is reached is in a file, and what comes of each round."""
+
+    @property
+    def path(self) -> Path:
+        return self.site.folder / f'{self.coordinator.channel.name}.safetensors'
+
+    def _trained(self, number: int) -> Any:
+        return TrainingJob(self.site.prepared, JobOptions(
+            self.path, settings=Settings(self.timeout, 3), training=number,
+            metrics=self.path.with_suffix('.jsonl')), make=self._fleet).run()
+
+
 class Site:
     """Devices a, b and c, and those who may coordinate them."""
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, task: TrainingTask | None = None,
+                 folder: Path = Path()) -> None:
         self.topology = cell(devices='abc')
         self.network = MemoryNetwork(self.topology)
         self.channels = {name: self.network.join(name) for name in ('coordinator', 'standby')}
         self.key: SharedKey | None = SharedKey.generate()
-        self.task = make_task(rounds=rounds)
+        self.task, self.folder = task or make_task(rounds=rounds), folder
+        self.dies: tuple[str, int, str] | None = None
         self.graph = capture(self.task)
         self.planner = fixed(len(self.graph.layers), self.task)
         self.rest, self.logged = 0.0, list[str]()
@@ -155,11 +197,16 @@ class Site:
         self.workers: dict[str, list[ThreadWorker]] = {}
         self.leads: list[Lead] = []
 
+    @property
+    def prepared(self) -> Prepared:
+        return Prepared(NAME, self.task, self.graph, layer_table(self.graph, 'abc'),
+                        cell(8000.0, 'abc'), {}, None)
+
     def log(self, text: str) -> None:
         self.logged.append(text)
 
-    def lead(self, name: str, priority: int = 0) -> Lead:
-        self.leads.append(Lead(self, name, priority))
+    def lead(self, name: str, priority: int = 0, kind: type[Lead] = Lead) -> Any:
+        self.leads.append(kind(self, name, priority))
         return self.leads[-1]
 
     def device(self, name: str, tasks: tuple[str, ...] = (NAME,), **times: float) -> FleetMember:
@@ -263,6 +310,54 @@ def test_a_coordinator_that_was_cut_off_and_comes_back_goes_on(site: Site) -> No
     assert len(again) < reached - 4, 'what another one trained is not trained again'
     assert [site.workers[name][-1] for name in 'ab'] == kept
     assert difference(first.results[0], train_alone(site.task)) < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('action', ['V0', 'V4', 'T1'])
+def test_a_validation_is_one_processs_though_a_device_and_the_coordinator_are_lost_in_it(
+        tmp_path: Path, action: str) -> None:
+    """Figures, the best weights and the early end; each file has each round once."""
+    task = make_task('small', adam, rounds=60)
+    torch.manual_seed(2)
+    check = TensorData((torch.randn(31, 1, 8, 8, dtype=torch.float64),),
+                       torch.randint(0, 10, (31,)))
+    task = replace(task, check=check, validate_every=2, best_by='accuracy', patience=2)
+    alone = train_alone_drawing(task)
+    end, best, lost = len(alone.loss), alone.best[0], min(alone.check)
+    assert lost < best < end < 60, 'there are better weights later, and it ends early'
+    site = Site(60, task, tmp_path)
+    site.prepared.played(site.planner(('a', 'b', 'c'), None))  # compiles what plays
+    try:
+        first, second = (site.lead(name, k, Job) for k, name in ((1, 'coordinator'),
+                                                                 (0, 'standby')))
+        for name in 'abc':
+            site.device(name)
+        wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
+        site.dies = 'b', lost - 1, action
+        threading.Thread(target=first.train, args=(1,), daemon=True).start()
+        wait_until(lambda: second.results, PATIENCE)
+        assert site.dies is None
+        found = second.results[0]
+        assert isinstance(found, Outcome) and found.done and found.round == end
+        assert found.best == best and read_checkpoint(best_of(second.path)).round == best
+        assert difference(load_file(second.path), alone) < 1e-10
+        for name, value in read_checkpoint(best_of(second.path)).weights.items():
+            assert torch.allclose(value, alone.best[1][name], rtol=1e-10, atol=1e-12)
+        seen: dict[int, dict[str, Any]] = {}
+        for lead in (first, second):
+            path = lead.path.with_suffix('.jsonl')
+            lines = [json.loads(line) for line in path.read_text().splitlines()] \
+                if path.exists() else []
+            assert len({line['round'] for line in lines}) == len(lines)
+            seen |= {line['round']: line for line in lines}
+        assert sorted(seen) == list(range(1, end + 1))
+        assert [seen[k + 1]['loss'] for k in range(end)] == pytest.approx(alone.loss, rel=1e-9)
+        assert {k: (line['check_loss'], line['check_accuracy']) for k, line in seen.items()
+                if 'check_loss' in line} == {
+            k: (pytest.approx(loss, rel=1e-9), accuracy)
+            for k, (loss, accuracy) in alone.check.items()}
+    finally:
+        site.close()
 
 
 def test_a_worker_that_nobody_comes_for_ends_and_drops_what_it_holds(site: Site) -> None:
