@@ -264,8 +264,9 @@ class _Walk:
             self.state.items[path] = content
             self._restore(outside, functools.partial(restore_bytes, item), content)
         elif isinstance(item, FILES):
-            self.state.items[path] = item.__getstate__()[:-1]
-            self._restore(outside, item.__setstate__, item.__getstate__())
+            file: Any = item
+            self.state.items[path] = file.__getstate__()[:-1]
+            self._restore(outside, file.__setstate__, file.__getstate__())
         elif isinstance(item, ContextVar):
             self._restore(True, item.set, item.get(None))
             self.visit(path, item.get(None), True)

@@ -224,7 +224,8 @@ def _looks(item: Any) -> list[Callable[[], Any]]:
     if isinstance(item, BYTES):
         return [lambda: bytes(memoryview(item))]
     if isinstance(item, FILES):
-        return [lambda: item.__getstate__()[:-1]]
+        file: Any = item
+        return [lambda: file.__getstate__()[:-1]]
     if isinstance(item, ContextVar):
         return [lambda: id(item.get(None))]
     if isinstance(item, weakref.ref):

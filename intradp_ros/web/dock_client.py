@@ -96,7 +96,7 @@ class Docking:
             return
         _LOG.info('%s is loaded', name)
         self._rows[said['service']] = sum(
-            TensorSpec(*spec[:2], tuple(spec[2])).nbytes for spec in said['inputs'])
+            TensorSpec(name, dtype, tuple(shape)).nbytes for name, dtype, shape in said['inputs'])
 
     def _gone(self, why: str) -> None:
         if not self._closing.is_set():

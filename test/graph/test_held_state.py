@@ -315,7 +315,8 @@ def test_writes_to_inputs_are_refused_where_callers_would_see_them() -> None:
 def test_attributes_of_parameters_are_there_when_the_model_is_tried() -> None:
     """Scales of quantised weights are, and a copy of a parameter has none of its own accord."""
     model = Net(lambda net, y: y * net.layer.weight.scale['w'])
-    model.layer.weight.scale = {'w': torch.full((1,), 2.0)}
+    weight: Any = model.layer.weight
+    weight.scale = {'w': torch.full((1,), 2.0)}
     graph = capture(model, X)
     torch.testing.assert_close(run_graph(graph, [X])[0], model(X).detach())
 

@@ -208,7 +208,8 @@ ELSEWHERE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     'of a class that answers for all': (
         lambda: ANSWERING.gain, lambda patch: ANSWERING.held.update(gain=2.0)),
     'of a class of PyTorch': (
-        lambda: nn.Conv2d.of_ours, lambda patch: patch.setattr(nn.Conv2d, 'of_ours', 2.0)),
+        lambda: nn.Conv2d.of_ours,  # type: ignore[attr-defined]
+        lambda patch: patch.setattr(nn.Conv2d, 'of_ours', 2.0)),
     'by a text of its module': (
         lambda: getattr(sys.modules[__name__], 'BY_TEXT'),  # noqa: B009
         lambda patch: patch.setitem(globals(), 'BY_TEXT', 2.0)),

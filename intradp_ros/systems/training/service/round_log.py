@@ -117,7 +117,7 @@ class TensorBoard:
         self._waiting.append(line)
         try:
             if self._writer is None:
-                self._writer = SummaryWriter(  # type: ignore[no-untyped-call]
+                self._writer = SummaryWriter(
                     str(self._folder), purge_step=int(self._waiting[0]['round']))
             for one in self._waiting:
                 for name, value in one.items():
