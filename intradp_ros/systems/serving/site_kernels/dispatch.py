@@ -20,6 +20,8 @@ MAX_HOPS = 5
 #: Shares of what remains of a request's time: it looks for another site if its seat leaves less
 #: than the first to spare, and goes to one that leaves more by the second.
 ROOMY, ROOMIER = 0.75, 0.25
+#: Above so many sites it stays: of many full ones some always look better by rows that are old.
+FEW = 16
 _WORD = 0xffffffff
 
 
@@ -95,6 +97,8 @@ def choose_roomier(rows: SiteRows, service: int, remaining: float, visited: Flag
 
     A site that keeps what others could answer as well has no time for what it alone can.
     """
+    if len(visited) > FEW:
+        return -1
     slacks(rows, service, remaining, visited, now)
     own = remaining - seconds + ROOMIER * remaining
     for site in range(len(visited)):
