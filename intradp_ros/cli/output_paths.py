@@ -20,6 +20,8 @@ def result_file(text: str) -> Path:
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f'{text!r} is a folder: name a file to write')
+    if path.is_symlink() and os.path.islink(os.path.realpath(path)):
+        raise argparse.ArgumentTypeError(f'{text!r} is a link that leads to itself')
     if path.exists():
         if not os.access(path, os.W_OK):
             raise argparse.ArgumentTypeError(f'{text!r} cannot be written')

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 import threading
 
-from intradp_ros.cli.arguments import file_of, whole
+from intradp_ros.cli.arguments import existing_file, file_of, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
 from intradp_ros.core.extras import pip_install
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.add_argument('--site', required=True, metavar='HOST:PORT', help='its gateway')
-    parser.add_argument('--services', type=Path, required=True, metavar='FILE',
+    parser.add_argument('--services', type=existing_file, required=True, metavar='FILE',
                         help='services.yaml: what this robot offers')
     parser.add_argument('--key', type=file_of(own_key), metavar='FILE',
                         help='the API key by which the site knows this robot')

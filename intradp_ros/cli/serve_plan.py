@@ -7,11 +7,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, size, table
 from intradp_ros.cli.output_paths import result_file
@@ -56,8 +56,9 @@ HOP = 0.002
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
-    parser.add_argument('--services', type=Path, required=True, metavar='FILE',
+    parser.add_argument('--fleet', type=existing_file, required=True, metavar='FILE',
+                        help='fleet.yaml')
+    parser.add_argument('--services', type=existing_file, required=True, metavar='FILE',
                         help='services.yaml')
     parser.add_argument('--robots', type=int, default=0, metavar='N', help='robots at each site, '
                         'each of which sends the declared rate of every service that has one')

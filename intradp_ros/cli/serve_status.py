@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 import urllib.error
 import urllib.request
 
 from rich.table import Table
 
-from intradp_ros.cli.arguments import file_of
+from intradp_ros.cli.arguments import existing_file, file_of
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output
 from intradp_ros.cluster.located_yaml import FleetFileError
@@ -36,7 +35,8 @@ MAX_ANSWER = 4 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
+    parser.add_argument('--fleet', type=existing_file, required=True, metavar='FILE',
+                        help='fleet.yaml')
     parser.add_argument('--key', type=file_of(own_key), metavar='FILE',
                         help='an API key of the gateways')
     add_json(parser)

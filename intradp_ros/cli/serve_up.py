@@ -11,7 +11,7 @@ from pathlib import Path
 import threading
 from typing import Any
 
-from intradp_ros.cli.arguments import whole
+from intradp_ros.cli.arguments import existing_file, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
 from intradp_ros.core.extras import pip_install
@@ -44,19 +44,20 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('--fleet', type=Path, required=True, metavar='FILE', help='fleet.yaml')
-    parser.add_argument('--services', type=Path, required=True, metavar='FILE',
+    parser.add_argument('--fleet', type=existing_file, required=True, metavar='FILE',
+                        help='fleet.yaml')
+    parser.add_argument('--services', type=existing_file, required=True, metavar='FILE',
                         help='services.yaml')
-    parser.add_argument('--plan', type=Path, metavar='FILE', help='a placement that serve plan '
-                        'wrote: what each executor runs, also once the file changes (default: '
-                        'each runs all services)')
+    parser.add_argument('--plan', type=existing_file, metavar='FILE', help='a placement of '
+                        'serve plan: what each executor runs, also once the file changes '
+                        '(default: each runs all services)')
     parser.add_argument('--device', default='', metavar='NAME', help='the device that this '
                         'machine is in the fleet, or its site (default: its host name)')
     parser.add_argument('--address', default='127.0.0.1', help='to listen on; others than this '
                         "machine's own need API keys (default %(default)s)")
-    parser.add_argument('--keys', type=Path, metavar='FILE', help='API keys of robots and other '
-                        'sites: a name, a blank and a key on each line')
-    parser.add_argument('--site-key', type=Path, metavar='FILE',
+    parser.add_argument('--keys', type=existing_file, metavar='FILE', help='API keys of robots '
+                        'and other sites: a name, a blank and a key on each line')
+    parser.add_argument('--site-key', type=existing_file, metavar='FILE',
                         help='the key by which other sites know this one')
     parser.add_argument('--docks', type=_names, default=(), metavar='NAMES', help='names in '
                         '--keys, with commas, of robots that may compute for this site while '

@@ -24,8 +24,10 @@ def test_what_can_be_written_is_taken(tmp_path: Path) -> None:
 
 def test_what_cannot_is_refused(tmp_path: Path) -> None:
     (tmp_path / 'file').touch()
+    (tmp_path / 'loop').symlink_to('loop')
     for read, name, why in (
             (result_file, str(tmp_path), 'is a folder'),
+            (result_file, f'{tmp_path}/loop', 'leads to itself'),
             (result_file, f'{tmp_path}/file/below', 'is a file'),
             (result_folder, f'{tmp_path}/file/below', 'is a file'),
             (result_picture, f'{tmp_path}/file.txt', 'not a picture'),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -87,7 +88,7 @@ def stored_manifest(store: BlobStore, digest: str, name: str = '') -> Manifest:
 def _fingerprint(source: Path, dtype: str) -> str:
     """Return a name for what a source holds now: other files, other name."""
     files = sorted(source.glob('*')) if source.is_dir() else [source]
-    text = json.dumps([_VERSION, str(source.resolve()), dtype, [
+    text = json.dumps([_VERSION, os.path.realpath(source), dtype, [
         (path.name, path.stat().st_size, path.stat().st_mtime_ns)
         for path in files if path.exists()]])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
