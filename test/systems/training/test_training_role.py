@@ -401,7 +401,8 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
         for target, stream in (('a', session.seats['a']), ('coordinator', session.seats['b'])):
             for ahead in range(1, 8):
                 liar.send(target, Control(
-                    ControlKind.LINES, *id_, way._receiver.acknowledged + number + ahead,
+                    ControlKind.LINES, id_.term, id_.epoch,
+                    way._receiver.acknowledged + number + ahead,
                     {'stream': stream, 'ack': 1 << 40, 'text': line + '\n'}))
     # b itself says what no worker does
     for line in (*lines[3:], '{"report": "round"}', '{"report": "idle", "held": {"x": []}}',
