@@ -114,15 +114,20 @@ def parse_quality(text: str) -> Quality:
         If the text says something else.
 
     """
-    quality = Quality()
+    quality, named = Quality(), set[str]()
     for item in filter(None, (part.strip() for part in text.split(','))):
         name, _, value = item.partition('=')
+        if name in named:
+            raise ValueError(f'{name} is there twice in {text!r}')
+        named.add(name)
         if (name, value) in (('energy', 'min'), ('latency', 'min')):
             continue
         if name == 'latency':
             quality = replace(quality, latency=_seconds(value))
         elif name == 'rate' and (found := re.fullmatch(r'([\d.]+)\s*(Hz|fps)?', value)):
             quality = replace(quality, rate=_number(found[1]))
+            if not quality.rate:
+                raise ValueError('rate must be above 0 Hz; leave it out where any will do')
         elif name == 'weight':
             quality = replace(quality, weight=_number(value))
         else:

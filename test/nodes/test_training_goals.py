@@ -20,6 +20,7 @@ from intradp_ros.nodes.training.trainer_node import TrainerNode
 from intradp_ros.nodes.training.training_goals import Client, Goal, TrainingGoals
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.systems.training.layers.checkpoint import (
+    best_of,
     Checkpoint,
     previous_of,
     write_checkpoint,
@@ -67,6 +68,13 @@ def test_the_newest_checkpoint_is_the_last_one_whatever_clocks_say(
     save(previous_of(path), 5)
     found = goals._newest(TASK)
     assert found is not None and found[0] == path and found[1].round == 5
+
+
+def test_training_does_not_go_on_from_the_best_weights(goals: TrainingGoals,
+                                                       tmp_path: Path) -> None:
+    """They are of an earlier round, and nothing is known of what the newest had reached."""
+    save(best_of(tmp_path / 'small_sgd-00001-20261128-223001.safetensors'), 1)
+    assert goals._newest(TASK) is None
 
 
 def test_a_checkpoint_is_written_by_one_training_only(goals: TrainingGoals,

@@ -23,7 +23,8 @@ def test_targets_are_read(text, quality):
 
 
 @pytest.mark.parametrize('text', ['latency=200', 'latency=-1ms', 'latency=0ms', 'rate=many',
-                                  'comfort=max', 'latency=1.2.3s', 'energy=5'])
+                                  'comfort=max', 'latency=1.2.3s', 'energy=5', 'rate=0Hz',
+                                  'latency=1ms,latency=2ms', 'latency=min,latency=9s'])
 def test_what_is_no_target_is_refused(text):
     with pytest.raises(ValueError):
         parse_quality(text)

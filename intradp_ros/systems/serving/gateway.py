@@ -78,6 +78,8 @@ HANGS, HANGS_SECONDS = 20.0, 5.0
 LOOK, LONGEST = 0.5, 3600.0
 #: Seconds of rest after a look that failed.
 REST = 0.05
+OTHER_MODEL = ('it is not the model that other executors serve: its file has changed, or its '
+               'factory makes others each time')
 WAITED = 'late: its time was over before earlier frames of its stream had their ends'
 _WHY = {
     TOO_LATE: 'its time is over', NOT_HERE: 'no site serves it',
@@ -482,6 +484,12 @@ class Gateway:
         with self._lock:
             place = self._book.place.get((executor, service))
             if place is None:  # its executor has left
+                return
+            served = self._specs.get(service)
+            if served and not served.same(found) and self._book.serves(service, executor):
+                self._problems[executor, service] = OTHER_MODEL
+                _LOG.error('%s: executor %d cannot serve %s: %s', self.site, executor,
+                           self.services[service].name, OTHER_MODEL)
                 return
             self._specs[service] = found
             self._problems.pop((executor, service), None)

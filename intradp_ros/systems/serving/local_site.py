@@ -22,7 +22,7 @@ from intradp_ros.systems.serving.executor import (
     ProcessExecutor,
 )
 from intradp_ros.systems.serving.executor_messages import BatchResult
-from intradp_ros.systems.serving.gateway import Coming, Gateway
+from intradp_ros.systems.serving.gateway import Coming, Gateway, OTHER_MODEL
 from intradp_ros.systems.serving.placement_plan import PlacementError, read_placement
 from intradp_ros.systems.serving.service import Service
 
@@ -221,8 +221,7 @@ class LocalSite:
             for number, found in lane.found.items():
                 known = self.gateway.specs(name := self._services[number].name)
                 if known and not known.same(found):
-                    self.refuse(f'{name} is not the model that is served: its file has changed, '
-                                'or its factory makes others each time; start the site anew')
+                    self.refuse(f'{name}: {OTHER_MODEL}; start the site anew')
                     return
         coming = [Coming(lane.number, lane.executor, dict(lane.found)) for lane in self._coming
                   if lane.executor]

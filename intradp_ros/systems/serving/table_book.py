@@ -50,6 +50,12 @@ class TableBook:
             if other == executor:
                 self._site.ready[place] = float('inf')
 
+    def serves(self, service: int, but: int) -> bool:
+        """Return whether a place of a service is used on another executor than `but`."""
+        return any(number == service and executor != but
+                   and self._site.ready[self.place[executor, number]] < float('inf')
+                   for executor, number in self._found)
+
     def learn(self, place: int, rows: int, seconds: float) -> None:
         """Note what a batch of so many rows took, if such ones are still made."""
         site = self._site

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 import random
 
 import numpy as np
@@ -41,7 +42,7 @@ class Lane:
 
     def __init__(self, world, gateway, number, part=1.0, joins=True):
         self.world, self.gateway, self.number, self.part = world, gateway, number, part
-        self.dead = False
+        self.dead, self.batches = False, []
         self.opened = {k: Opened(service.inputs, service.outputs, service.batches,
                                  service.seconds, (0.0,) * len(service.seconds))
                        for k, service in enumerate(SERVICES)}
@@ -52,6 +53,7 @@ class Lane:
 
     def run(self, number, service, rows):
         what = SERVICES[service]
+        self.batches.append(service)
         seconds = self.part * what.seconds[len(rows) - 1]
         result = BatchResult(number, seconds, [emulated_answer(what, row) for row in rows],
                              ['no answer' if row['image'].max() == 255 else '' for row in rows])
@@ -260,6 +262,29 @@ def test_a_dead_executor_harms_only_what_cannot_sit_elsewhere():
     world.until(103)
     assert world.ends[51].fate is InferFate.IN_TIME
     world.whole(22)
+
+
+def test_an_executor_with_another_model_than_others_serves_nobody():
+    """Its file was changed while one of two executors was started anew."""
+    world = World(lanes=2)
+    gateway, lane = world.gateways['a'], world.lanes['a'][1]
+    lane.kill()
+    again = Lane(world, gateway, 1, joins=False)
+    again.opened[0] = replace(again.opened[0], digest='other')
+    gateway.joined(1, again)
+    for service, found in again.opened.items():
+        gateway.opened(1, service, found)
+    for number in range(40):
+        world.ask(number, remaining=0.2)
+    assert world.lanes['a'][0].number == 0 and not again.batches
+    assert 'policy on executor 1' in gateway.described()['problems']
+    world.until(102)
+    world.lanes['a'][0].kill()  # nobody serves the former model any more
+    gateway.opened(1, 0, again.opened[0])
+    world.ask(50)
+    world.until(103)
+    assert world.ends[50].fate is InferFate.IN_TIME and again.batches == [0]
+    world.whole(41)
 
 
 def test_an_expired_answer_is_never_delivered():

@@ -90,6 +90,16 @@ def test_it_goes_on_as_if_nothing_had_been(trained):
                for name, value in whole.items())
 
 
+def test_what_is_not_finite_is_not_written_over_what_is(trained, tmp_path):
+    found, path = read_checkpoint(trained), tmp_path / 'kept.safetensors'
+    write_checkpoint(path, found)
+    before = path.read_bytes()
+    lost = {**found.state, 'p:first.weight': found.state['p:first.weight'] * float('nan')}
+    with pytest.raises(ValueError, match='first.weight'):
+        write_checkpoint(path, replace(found, state=lost))
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
 def changed(path, tmp_path, **facts):
     """Return a file whose facts or tensors are others, and say nothing of its content."""
     state = load_file(path)

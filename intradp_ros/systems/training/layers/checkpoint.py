@@ -122,7 +122,16 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, keep: bool = False) -> 
     Write a checkpoint, whole or not at all; return its SHA-256.
 
     With `keep` the one that is there is kept as `previous_of` says.
+
+    Raises
+    ------
+    ValueError
+        If a weight is not finite: training could not go on from it, and it would take the place
+        of one from which it can.
+
     """
+    if bad := not_finite(checkpoint.state):
+        raise ValueError(f'{bad} holds values that are not numbers: nothing goes on from them')
     facts = {'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
              'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples,
              'number': checkpoint.training}
