@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-SmolLM2 in float32 by what others offer: ``python bench/language_peers.py PART ...`` (root).
+SmolLM2 by what others offer: ``python bench/language_peers.py PART ...`` (root).
 
 airllm     layer by layer from disk (`pip install --no-deps airllm`), with the memory of one of
            the demo's boards, and with that of all three
 llama.cpp  its RPC servers on three emulated boards, all weights in memory, at 1000, 100 and 20
-           Mbit/s; ``--llama FOLDER`` has ggml-rpc-server, llama-bench and llama-quantize, built
-           with -DGGML_RPC=ON
+           Mbit/s, and one process with two threads; with the file as it is (Q4_1, of which it
+           sums integers of rounded activations) and in float32; ``--llama FOLDER`` has
+           ggml-rpc-server, llama-bench and llama-quantize, built with -DGGML_RPC=ON
 
 Ours at the same memory, or with all in memory, is measured in the same run.
 """
@@ -19,6 +20,7 @@ from contextlib import redirect_stdout
 import importlib
 import json
 from pathlib import Path
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -123,13 +125,23 @@ def _saved(made: Prepared, folder: Path) -> Path:
 
 
 def llama_cpp(folder: Path, llama: Path) -> dict[str, Any]:
-    """Measure llama.cpp's RPC over three boards, the first of which asks; and ours."""
+    """Measure llama.cpp in one process, and over three boards, the first of which asks; ours."""
     model, found = folder / 'float32.gguf', dict[str, Any]()
     _run(str(llama / 'llama-quantize'), '--allow-requantize', str(smollm2()), str(model), 'F32')
+    files = {'as it is': smollm2(), 'float32': model}
+    one: dict[str, list[float]] = {}
+    for _ in range(3):
+        one.setdefault('ours', []).append(_ours_alone())
+        for title, file in files.items():
+            one.setdefault(f'llama.cpp, {title}', []).append(_bench(llama, file, threads=2))
+    found['one process, two threads'] = {
+        title: statistics.median(each) for title, each in one.items()}
+    print(json.dumps(found), flush=True)
     names = list(RESIDENT)
     for mbit in (1000.0, 100.0, 20.0):
         scene = Scene(RESIDENT, disk=0.0, mbit=mbit, tokens=TOKENS)
         ours = measure_fleet(opened(scene), scene, folder / f'ours-{mbit:g}', OURS, names)
+        figures = found[f'{mbit:g} Mbit/s'] = {'ours': ours['ms_per_token']}
         with fleet_network(names, mbit) as network:
             servers = [subprocess.Popen(
                 [*network.exec_prefix(name), str(llama / 'ggml-rpc-server'), '-H', address(k),
@@ -137,20 +149,31 @@ def llama_cpp(folder: Path, llama: Path) -> dict[str, Any]:
                 stderr=subprocess.DEVNULL) for k, name in enumerate(names) if k]
             try:
                 time.sleep(3)
-                text = _run(*network.exec_prefix(names[0]), str(llama / 'llama-bench'), '-m',
-                            str(model), '-t', '1', '-ngl', '99', '-p', '0', '-n', str(TOKENS),
-                            '-r', '3', '--rpc', ','.join(
-                                f'{address(k)}:{PORT}' for k in range(1, len(names))),
-                            '-o', 'json')
+                for title, file in files.items():
+                    figures[f'llama.cpp, {title}'] = _bench(
+                        llama, file, *network.exec_prefix(names[0]), rpc=','.join(
+                            f'{address(k)}:{PORT}' for k in range(1, len(names))))
             finally:
                 for server in servers:
                     server.kill()
                     server.wait()
-        rate = json.loads(text[text.index('['):])[0]['avg_ts']
-        found[f'{mbit:g} Mbit/s'] = {'llama.cpp, ms a token': 1e3 / rate,
-                                     'ours, ms a token': ours['ms_per_token']}
         print(json.dumps(found), flush=True)
     return found
+
+
+def _bench(llama: Path, file: Path, *prefix: str, threads: int = 1, rpc: str = '') -> float:
+    """Return the milliseconds that llama.cpp takes for a token."""
+    text = _run(*prefix, str(llama / 'llama-bench'), '-m', str(file), '-t', str(threads), '-p',
+                '0', '-n', str(TOKENS), '-r', '3', '-o', 'json',
+                *(('-ngl', '99', '--rpc', rpc) if rpc else ()))
+    return 1e3 / float(json.loads(text[text.index('['):])[0]['avg_ts'])
+
+
+def _ours_alone() -> float:
+    """Return the milliseconds that one process with two threads takes for a token."""
+    text = _run('intradp', 'language', 'run', 'smollm2', 'Once upon a time', '--raw',
+                '--max-tokens', str(TOKENS), '--threads', '2', '--json')
+    return float(json.loads(text)['ms_per_token'])
 
 
 def _run(*words: str) -> str:
