@@ -175,16 +175,15 @@ def test_what_a_robot_opens_must_be_what_the_site_has(change, why):
 def test_bad_offers_are_refused(data):
     with site() as (gateway, uri):
         Lane(gateway)
-        robot = websockets.connect(uri, compression=None)
-        robot.send(data)
-        with pytest.raises(ConnectionClosed):
-            robot.recv(10)
+        with websockets.connect(uri, compression=None) as robot:
+            robot.send(data)
+            with pytest.raises(ConnectionClosed):
+                robot.recv(10)
 
 
 def test_who_is_not_named_cannot_dock_and_a_site_compares_with_what_it_has():
     for names, why in (((), 'may not dock here'), (('any',), 'later')):
-        with site(names) as (_, uri):
-            robot = websockets.connect(uri, compression=None)
+        with site(names) as (_, uri), websockets.connect(uri, compression=None) as robot:
             with pytest.raises(ConnectionClosed) as error:
                 robot.send('{"offers": {"policy": 1}}')
                 robot.recv(10)

@@ -65,6 +65,7 @@ def test_a_model_that_does_not_load_is_said():
 
 @pytest.mark.parametrize('count', ['0', 'many', '65', '-1'])
 def test_executors_are_a_number_or_auto(count, tmp_path, capsys):
-    assert main(['serve', 'plan', '--fleet', 'f.yaml', '--services', 's.yaml', '--executors',
+    (file := tmp_path / 'file.yaml').touch()
+    assert main(['serve', 'plan', '--fleet', str(file), '--services', str(file), '--executors',
                  count]) != 0
     assert 'must be 1 to 64' in capsys.readouterr().err
