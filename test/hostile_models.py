@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+import ctypes
 from dataclasses import dataclass
+import gc
 import json
 from pathlib import Path
 import random
@@ -285,6 +287,8 @@ def outcome(source: Path, folder: Path) -> tuple[str, float, float]:
 
 def begin_peak() -> int:
     """Begin to look for the most memory; return what is in use now, in bytes."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # else what was freed before is taken again, and not seen
     Path('/proc/self/clear_refs').write_text('5')
     return status('VmRSS')
 

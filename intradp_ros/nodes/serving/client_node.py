@@ -259,7 +259,7 @@ class ClientNode(ManagedNode):
         """
         named = [name for name in names if name]
         if not named:
-            raise ValueError('name at least one gateway')
+            raise ValueError('gateways: name at least one')
         if self._settings['key_file'] or self._settings['api_key']:
             if others := sorted(set(named) - set(self._first)):
                 raise ValueError(f'{", ".join(others):.200}: a robot with a key asks only '

@@ -123,10 +123,16 @@ def open_way(node: ManagedNode, given: Mapping[str, Any], key: SharedKey | None)
     Raises
     ------
     ValueError
-        If gateways are of both kinds, none, or cannot be.
+        If there is no service; if gateways are of both kinds, none, or cannot be.
+    OSError
+        If there is no file of the API key.
 
     """
     names, service = [name for name in given['gateways'] if name], given['service']
+    if not service:
+        raise ValueError('parameter service: name the service that is asked')
+    if given['api_key']:
+        Path(given['api_key']).stat()
     web = [is_web(name) for name in names]
     if not names or any(web) is not all(web):
         raise ValueError('parameter gateways: name gateway nodes, or addresses HOST:PORT; not '
