@@ -239,7 +239,7 @@ class _Walk:
 
     def _object(self, path: str, item: Any, outside: bool) -> None:
         self.state.containers.append(item)
-        own = type(item).__module__.partition('.')[0]
+        own = str(type(item).__module__).partition('.')[0]
         if isinstance(item, np.ndarray):
             self._array(path, item, outside)
         elif isinstance(item, torch.Generator):
@@ -608,9 +608,13 @@ def _imported(name: str, package: str | None) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def is_users(module: str | None) -> bool:
-    """Return whether a module is neither Python's own, nor of a library that keeps no memory."""
-    root = (module or '').partition('.')[0]
+def is_users(module: object) -> bool:
+    """
+    Return whether a module is neither Python's own, nor of a library that keeps no memory.
+
+    `module` is what stands under ``__module__``: a class may have anything there, C code does.
+    """
+    root = module.partition('.')[0] if isinstance(module, str) else ''
     if root == '__main__':
         return True
     if not root or root in _LIBRARIES or root in sys.builtin_module_names:

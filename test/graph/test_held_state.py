@@ -330,3 +330,14 @@ def test_sparse_parameters_are_refused_or_captured() -> None:
     except CaptureError:
         return
     torch.testing.assert_close(run_graph(graph, [X])[0], model(X).detach())
+
+
+ODD: Any = type('Odd', (), {'__module__': property(lambda self: 'odd'), 'scale': 2.0})
+
+
+def test_a_class_may_have_anything_for_its_module() -> None:
+    """As classes of extensions do, whose objects say where they are from."""
+    odd: Any = type('Odd', (), {'__module__': property(lambda self: 'odd'), 'scale': 2.0})
+    held = odd()
+    model = Net(lambda net, y: y * held.scale * odd.scale * ODD.scale)
+    torch.testing.assert_close(run_graph(capture(model, X), [X])[0], model(X).detach())

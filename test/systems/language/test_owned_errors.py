@@ -227,8 +227,8 @@ class Trouble:
             raise IndexError('index out of range in self')
         return self._embed(ids)
 
-    def bind(self, number: int, tensors: Any) -> Any:
-        run_block = self._bind(number, tensors)
+    def bind(self, number: int, tensors: Any, need: Any = None) -> Any:
+        run_block = self._bind(number, tensors, need)
 
         def run(hidden: torch.Tensor, run: Any) -> torch.Tensor:
             if any(part.count == 9 for part in run.lane.parts):
