@@ -4,11 +4,30 @@
 """Texts and JSON from files of unknown origin, within limits; what is wrong is a ValueError."""
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 import json
 from pathlib import Path
 from typing import Any
 
 from intradp_ros.core.limits import check_text, MAX_MODEL_TEXT
+
+
+class RepeatedKeyError(ValueError):
+    """An object of JSON has a `key` twice: which of its values is meant is not clear."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f'a key stands twice: {key[:200]}')
+        self.key = key
+
+
+def once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, as `object_pairs_hook`; RepeatedKeyError for a repeated key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (key, _), = Counter(key for key, _ in pairs).most_common(1)
+        raise RepeatedKeyError(key)
+    return found
 
 
 def read_text(path: Path, most: int = MAX_MODEL_TEXT) -> str:

@@ -28,6 +28,7 @@ import torch
 
 from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.core.atomic_write import replacing
+from intradp_ros.core.json_text import once, RepeatedKeyError
 from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
@@ -200,7 +201,9 @@ def _dump(document: Json) -> str:
 def parse_document(text: str) -> Any:
     """Return what a JSON text says; GraphFormatError if it is none, or an ambiguous one."""
     try:
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        return json.loads(text, parse_constant=_refuse, object_pairs_hook=once)
+    except RepeatedKeyError as error:
+        raise GraphFormatError('graph holds an object with a key that stands twice') from error
     except RecursionError as error:
         raise GraphFormatError('graph is nested too deep') from error
     except ValueError as error:
@@ -209,13 +212,6 @@ def parse_document(text: str) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise GraphFormatError(f'graph holds the number {constant}, which JSON lacks')
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise GraphFormatError('graph holds an object with a key that stands twice')
-    return fields
 
 
 def _with_parameters(

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from intradp_ros.core.json_text import once
 from intradp_ros.perception.card import CardError, LARGEST_CARD, LONGEST_LABEL
 
 ENDINGS = ('.txt', '.names', '.labels', '.json', '.yaml', '.yml', '.csv', '.tsv')
@@ -273,15 +274,9 @@ def _listed(held: Any, where: str) -> list[str]:
 def _json(text: str) -> Any:
     """Return what a JSON text holds, None if YAML is to say (which reads escapes otherwise)."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=once)
     except ValueError:
         return None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError('a key stands twice')
-    return dict(pairs)
 
 
 def _by_number(held: dict[Any, Any], where: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from safetensors import safe_open
 
+from intradp_ros.core.json_text import once, RepeatedKeyError
 from intradp_ros.core.limits import check_text
 from intradp_ros.systems.language.checkpoint import ImportModelError
 
@@ -49,19 +50,11 @@ def described(path: Path) -> Described:
             raise ImportModelError(f'{path}: a description of {size} bytes; at most '
                                    f'{MOST_HEADER} are taken')
         data = file.read(size)
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ImportModelError(f'{path}: two tensors {twice[:200]}')
-        return found
     try:
         header = json.loads(check_text(data.decode(), MOST_HEADER), object_pairs_hook=once)
+    except RepeatedKeyError as error:
+        raise ImportModelError(f'{path}: two tensors {error.key[:200]}') from None
     except (RecursionError, ValueError) as error:
-        if isinstance(error, ImportModelError):
-            raise
         raise ImportModelError(f'{path}: no description of tensors ({str(error)[:200]})') from None
     if not isinstance(header, dict):
         raise ImportModelError(f'{path}: no description of tensors')

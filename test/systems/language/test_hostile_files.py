@@ -11,6 +11,7 @@ import math
 from pathlib import Path
 import re
 import shutil
+import time
 from typing import Any
 
 from gguf_files import write_gguf
@@ -33,7 +34,9 @@ import pytest
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.systems.language import import_model as importing
+from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.opened import imported
+from intradp_ros.systems.language.safetensors_file import described
 
 #: MB that a refusal may take in addition to what it is warm with.
 MOST_MB = 80.0
@@ -159,6 +162,17 @@ def test_experts_that_lie_are_refused(good: Path, tmp_path: Path, name: str, sha
         'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + size]}
     (folder / WEIGHTS).write_bytes(safetensors(header, data + bytes(size)))
     refused(folder, reason)
+
+
+def test_many_names_of_which_the_last_stands_twice_are_refused_soon(tmp_path: Path) -> None:
+    """To count each of them would take hours."""
+    names = [*(f'"{k}":0' for k in range(300_000)), '"299999":0']
+    header = f'{{{",".join(names)}}}'.encode()
+    (tmp_path / WEIGHTS).write_bytes(len(header).to_bytes(8, 'little') + header)
+    begun = time.monotonic()
+    with pytest.raises(ImportModelError, match='two tensors 299999'):
+        described(tmp_path / WEIGHTS)
+    assert time.monotonic() - begun < 20.0
 
 
 def test_memory_is_seen_where_it_is_taken() -> None:
