@@ -9,6 +9,6 @@ import stat
 
 
 def check_private(path: Path, what: str) -> None:
-    """See that only the owner of a file may read it; ValueError, with `what` is in it, if not."""
+    """Raise ValueError if others than its owner may read a file; `what` says what it is."""
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(f'others may read {what} {path}: chmod 600 {path}')

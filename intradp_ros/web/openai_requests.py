@@ -13,6 +13,7 @@ the model's generation configuration prefers it; temperature is 1 where that say
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 import json
 import math
 import re
@@ -321,7 +322,12 @@ class ChatBody(Body):
 
     def forced(self) -> str:
         """Return the tool whose arguments the answer is; ''.  ValueError if there is none."""
-        names: dict[str, object] = {}
+        return self._choice[0]
+
+    @cached_property
+    def _choice(self) -> tuple[str, dict[str, Any] | None]:
+        """The tool whose arguments the answer is, or '', and the schema of these."""
+        names: dict[str, dict[str, Any] | None] = {}
         for number, given in enumerate(self.tools or ()):
             try:
                 tool = _Tool.model_validate(given)
@@ -337,23 +343,21 @@ class ChatBody(Body):
             raise ValueError('tools: two of one name')
         choice = self.tool_choice
         if choice in (None, 'auto', 'none'):
-            return ''
+            return '', None
         if isinstance(choice, _Choice):
             if choice.function.name not in names:
                 raise ValueError(f'tool_choice: {choice.function.name[:60]!r} is not one of tools')
-            return choice.function.name
+            return choice.function.name, names[choice.function.name]
         if choice == 'required' and len(names) == 1:
-            return next(iter(names))
+            return next(iter(names.items()))
         raise ValueError('tool_choice must be auto, none, one of tools, or required where there '
                          'is one tool')
 
     def _schema(self) -> str:
         """Return the schema of the answer, or of the arguments of the tool that it must call."""
-        found, name = super()._schema(), self.forced()
+        found, (name, given) = super()._schema(), self._choice
         if name and found:
             raise ValueError('tool_choice does not go with a schema')
-        given = next((tool['function'].get('parameters') for tool in self.tools or ()
-                      if tool['function']['name'] == name), None)
         return (json.dumps(given) if given else ANY_JSON) if name else found
 
     def turns(self) -> tuple[ChatTurn, ...]:

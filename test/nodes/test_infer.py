@@ -42,25 +42,17 @@ from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
 
-SERVICES = parse_services("""
+EYES = """
 services:
   eyes:
     model: emulated
     deadline: 20 s
     inputs: {image: uint8 3x8x8}
     outputs: {found: float32 2x2}
-    seconds: {1: 5 ms, 4: 10 ms}
-""")
+    seconds: """
+SERVICES = parse_services(EYES + '{1: 5 ms, 4: 10 ms}')
 #: So slow that whoever answers as quickly as he can is first.
-SLOW = parse_services("""
-services:
-  eyes:
-    model: emulated
-    deadline: 20 s
-    inputs: {image: uint8 3x8x8}
-    outputs: {found: float32 2x2}
-    seconds: {1: 300 ms, 4: 300 ms}
-""")
+SLOW = parse_services(EYES + '{1: 300 ms, 4: 300 ms}')
 KEY = SharedKey.generate()
 PATIENCE = 30.0
 

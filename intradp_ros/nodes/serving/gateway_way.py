@@ -14,6 +14,7 @@ from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.serving.infer_client import InferClient, Specs
 from intradp_ros.nodes.serving.infer_messages import InferMessageError, specs_of
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferRequest
+from intradp_ros.web.access import own_key
 
 #: Seconds between questions what a service takes that is being loaded.
 ASK_AGAIN = 0.5
@@ -57,12 +58,11 @@ class GatewayWay(Protocol):
 class WebWay:
     """Gateways ``HOST:PORT`` or ``ws://...``, asked over web sockets."""
 
-    def __init__(self, service: str, gateways: Sequence[str], key: Path | None) -> None:
+    def __init__(self, service: str, gateways: Sequence[str], key: str) -> None:
         # what only this way needs is an extra
-        from intradp_ros.web.access import own_key
         from intradp_ros.web.serving_client import ServingClient
         self._service, self._gateways = service, list(gateways)
-        self._client = ServingClient(gateways, own_key(key))
+        self._client = ServingClient(gateways, key)
         self._client.reach(service)
         self._asked = time.monotonic()
         self.specs: Specs | None = None
@@ -131,12 +131,11 @@ def open_way(node: ManagedNode, given: Mapping[str, Any], key: SharedKey | None)
     names, service = [name for name in given['gateways'] if name], given['service']
     if not service:
         raise ValueError('parameter service: name the service that is asked')
-    if given['api_key']:
-        Path(given['api_key']).stat()
+    api_key = own_key(Path(given['api_key']) if given['api_key'] else None)
     web = [is_web(name) for name in names]
     if not names or any(web) is not all(web):
         raise ValueError('parameter gateways: name gateway nodes, or addresses HOST:PORT; not '
                          'both')
     if all(web):
-        return WebWay(service, names, Path(given['api_key']) if given['api_key'] else None)
+        return WebWay(service, names, api_key)
     return InferClient(node, service, names, key, given['gateway_timeout_ms'] / 1e3, node.warn)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-import statistics
 import time
 from typing import Any
 
@@ -29,6 +28,7 @@ from intradp_ros.runtime.requests.infer_requests import DTYPES
 from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.on_device import split_for
 from intradp_ros.systems.serving.service import TensorSpec
+from intradp_ros.systems.serving.service_table import measured
 
 #: Runs by which a batch is measured, and the seconds after which there are enough.
 RUNS, ENOUGH = 7, 1.0
@@ -91,10 +91,7 @@ class LoadedService:
                 start = time.perf_counter()
                 self.run(stacked, size)
                 times.append(time.perf_counter() - start)
-            self.seconds[size] = statistics.median(times)
-            # a disturbed run does not belong to what the model takes
-            self.spread[size] = 1.5 * statistics.median(
-                abs(t - self.seconds[size]) for t in times)
+            self.seconds[size], self.spread[size] = measured(times)
 
 
 def load_service(model: str, sizes: Sequence[int], device: KernelDevice) -> LoadedService:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 import math
+import statistics
 
 #: What is promised: mean and this many standard deviations, at least the 95th percentile of every
 #: distribution with one peak whose spread is known.
@@ -64,6 +65,12 @@ class ServiceTable:
 def exact_table(seconds: Sequence[float]) -> ServiceTable:
     """Return a table of times without spread."""
     return ServiceTable(tuple(map(float, seconds)), (0.0,) * len(seconds))
+
+
+def measured(times: Sequence[float]) -> tuple[float, float]:
+    """Return seconds and spread of a batch that was run several times, whatever disturbed some."""
+    seconds = statistics.median(times)
+    return seconds, 1.5 * statistics.median(abs(t - seconds) for t in times)
 
 
 def learnt(table: ServiceTable, b: int, seconds: float, newest: float = NEWEST) -> ServiceTable:

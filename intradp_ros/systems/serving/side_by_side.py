@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 import queue
-import statistics
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from intradp_ros.systems.serving.executor import Executor, Opened, ProcessExecut
 from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.loaded_service import RUNS
 from intradp_ros.systems.serving.service import Service
+from intradp_ros.systems.serving.service_table import measured
 
 #: Seconds in which a model must be loaded, or a batch computed.
 PATIENCE = 600.0
@@ -77,11 +78,8 @@ def measured_together(service: Service, tasks: int, *, threads: int = 1, device:
         row = {spec.name: (chance.random(spec.shape) if np.dtype(spec.dtype).kind == 'f'
                            else np.zeros(spec.shape)).astype(spec.dtype) for spec in found.inputs}
         times = [_times(executors, heard, [row] * size) for size in found.sizes]
-    seconds = tuple(statistics.median(each) for each in times)
-    return Opened(found.inputs, found.outputs, found.sizes, seconds, tuple(
-        1.5 * statistics.median(abs(t - mean) for t in each)
-        for each, mean in zip(times, seconds)), found.why, found.nbytes, found.load_seconds,
-        found.digest)
+    seconds, spread = zip(*map(measured, times))
+    return replace(found, seconds=seconds, spread=spread)
 
 
 def _times(executors: Sequence[Executor], heard: _Heard, rows: Sequence[Any]) -> list[float]:
