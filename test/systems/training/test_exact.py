@@ -19,6 +19,7 @@ from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
 from intradp_ros.systems.training.run import plan_run
+from intradp_ros.systems.training.run.plan_run import PlanRun
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 DEVICES = ('a', 'b', 'c', 'd')
@@ -70,14 +71,26 @@ def test_all_rounds_are_those_of_one_process(model, optimiser, count):
           shuffled(count, len(case[1].layers), task))
 
 
-def test_losses_of_devices_change_nothing():
+@pytest.fixture
+def copies_in_time(monkeypatch):
+    """Have rounds wait for a copy that has begun: how long one takes is the machine's matter."""
+    begin = PlanRun._snapshot
+
+    def snapshot(run: PlanRun) -> None:
+        begin(run)
+        if run._copy is not None:
+            run._copy.join()
+    monkeypatch.setattr(PlanRun, '_snapshot', snapshot)
+
+
+def test_losses_of_devices_change_nothing(copies_in_time):
     commit = check(prepared('cnn', sgd), DEVICES,
                    faults={'b': (7, 'B1'), 'd': (11, 'F2'), 'a': (15, 'S')})
     assert [recovery.lost for recovery in commit.recoveries] == [('b',), ('d',), ('a',)]
     assert all(recovery.reached - recovery.tag <= 2 * 3 for recovery in commit.recoveries)
 
 
-def test_a_copy_of_what_one_device_trains_alone_is_on_an_idle_one(monkeypatch):
+def test_a_copy_of_what_one_device_trains_alone_is_on_an_idle_one(monkeypatch, copies_in_time):
     monkeypatch.setattr(plan_run, 'PIECE', 1000)
     task, graph, alone = prepared('cnn', adam)
 
