@@ -48,13 +48,16 @@ def fleet(folder: Path) -> Mapping[str, Any]:
         return {'failed': '', 'joules': first / 100, 'lost': 0, 'latency_ms': first,
                 'predicted_ms': first + 1, 'fps': 8.5, 'predicted_fps': 8.75,
                 'stream_ms': first + 2, 'qoe_missed_s': 0.125, 'bound_ms': first - 3,
-                'by_asker': 0, 'stages': [{'operators': 41, 'devices': [device]},
+                'by_asker': 0, 'busy_ms': {device: first / 10, 'box': 17.5, 'air': 33.5},
+                'stages': [{'operators': 41, 'devices': [device]},
                                           {'operators': 17, 'devices': ['box']}]}
     return {'failed': '', 'frames': 96, 'lost': 0, 'max_rel_diff': 2e-6,
             'systems': {'fleet': run(411.0, 'laptop'), 'one device': run(621.0, 'box')},
             'burst': {'kept': run(731.0, 'laptop')}, 'bound_ms': 408.0,
             'target': {'latency_ms': 500.0, 'fps': 8.0}, 'air_mbps': 20.0,
             'devices': {'robot': 1.0, 'laptop': 2.0, 'box': 3.0},
+            'schedule': [['laptop', 'compute', 'stage 1', 0.0, 0.041],
+                         ['air', 'transfer', 'laptop > box', 0.041, 0.06]],
             'killed': {'device': 'laptop', 'frames': 77, 'lost': 0, 'by_asker': 5,
                        'recovered_ms': 913.0, 'failed': ''}}
 
@@ -80,6 +83,7 @@ def language(folder: Path) -> Mapping[str, Any]:
 
 def training(folder: Path) -> Mapping[str, Any]:
     return {'failed': '', 'rounds': 4, 'samples': 384, 'max_rel_diff': 1.8e-15,
+            'parts': [['dock', '0-3', 0, 4], ['rover', '4-9', 0, 2]],
             'loss': [2.4721, 2.1345, 1.8765, 1.4321],
             'loss_one_process': [2.4722, 2.1346, 1.8766, 1.4322], 'accuracy': 0.9966,
             'systems': {name: {'round_ms': 145.5 + 10 * k, 'predicted_ms': 138.5 + 10 * k}
@@ -96,7 +100,12 @@ def serving(folder: Path) -> Mapping[str, Any]:
     return {'requests': 7910, 'asked_per_s': 85.64, 'capacity_per_s': 106.99,
             'systems': {'drawn by slack': row(2141), 'nearest only': row(1836)},
             'simulated': {'goodput': 84.64, 'p95_ms': 579.0}, 'oracle_goodput': 85.72,
-            'killed': {**row(1487), 'site': 'hall', 'recovered_ms': 0.0}, 'how': '3 namespaces'}
+            'sites': {'dock': {'asked_per_s': 51.5, 'capacity_per_s': 35.5},
+                      'hall': {'asked_per_s': 20.5, 'capacity_per_s': 36.5}},
+            'by_second': {'asked': [80, 90], 'drawn by slack': [79, 88]},
+            'killed': {**row(1487), 'site': 'hall', 'recovered_ms': 0.0, 'at_s': 1.0,
+                       'by_second': {'asked': [60, 61], 'drawn by slack': [59, 44]}},
+            'how': '3 namespaces'}
 
 
 def perception(folder: Path) -> Mapping[str, Any]:

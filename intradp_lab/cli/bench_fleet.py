@@ -19,11 +19,13 @@ from intradp_lab.fleet.paper_fleets import (
     Row,
     SETTINGS,
 )
-from intradp_lab.report.page import render
 from intradp_ros.cli.output import add_json, Output, output, table
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.fleet_plan_plot import draw_schedule
+from intradp_ros.report.view.blocks import bands, facts, headline, remarks, section, view_of
+from intradp_ros.report.view.blocks import table as shown
+from intradp_ros.report.view.standing_page import standing_page
 
 DESCRIPTION = """\
 Plan for imagined fleets as Dora's paper has them, by our planner and by others, and replay the
@@ -178,11 +180,16 @@ def _verdict(total: Mapping[str, float]) -> str:
 
 def _write_page(folder: Path, report: Mapping[str, Any]) -> None:
     rows = [Row(**row) for row in report['plans']]
-    blank = [''] * len(PLAN_COLUMNS)
-    write_atomically(folder / 'page.html', render(
-        'bench_fleet.html', title='Plans for fleets', headline=_verdict(report['adapter_total']),
-        tables=[('Plans side by side', PLAN_COLUMNS,
-                 [(_cells(row) + blank)[:len(PLAN_COLUMNS)] for row in rows]),
-                ('The adapter', REPLAY_COLUMNS,
-                 [_replay_cells(name, found) for name, found in report['adapter'].items()])],
-        remarks=['All figures are modelled; devices are imagined.'], measured=FIGURES.items()))
+    picture = folder / 'gantt.png'
+    sections = [
+        section('result', 'Result', headline(_verdict(report['adapter_total'])),
+                remarks(['All figures are modelled; devices are imagined.'])),
+        section('plans', 'Plans side by side', shown('', PLAN_COLUMNS, map(_cells, rows))),
+        section('adapter', 'The adapter', shown('', REPLAY_COLUMNS, (
+            _replay_cells(name, found) for name, found in report['adapter'].items()))),
+        section('timeline', 'Who computes and sends when', bands(
+            'A lane for each device and medium', [], picture.name)),
+        section('measured', 'How this was measured', facts(FIGURES.items()))]
+    write_atomically(folder / 'page.html', standing_page(
+        [view_of('Plans for fleets', sections)], lambda name: picture.read_bytes()
+        if picture.is_file() else None))

@@ -32,7 +32,7 @@ from intradp_lab.emulation.processes import Child, ChildError
 from intradp_lab.report import captioned_image as images
 from intradp_lab.report.medians import median_interval, paired_ratio
 from intradp_lab.report.rows_plot import rows_figure
-from intradp_lab.report.sharing_page import killed_text, shared_frame, write_page
+from intradp_lab.report.sharing_page import killed_text, said, shared_frame
 from intradp_lab.zoo.video import frames
 import intradp_ros
 from intradp_ros.cli.arguments import number, whole
@@ -41,6 +41,7 @@ from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.dds.transport_profile import CHOICES
 from intradp_ros.report.result_tables import mode_table, write_json
 from intradp_ros.report.timeline_plot import draw_timeline
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST
@@ -112,8 +113,9 @@ def run(args: argparse.Namespace) -> int:
                                   markup=True)
     except network.NetworkError as error:
         raise CommandError(str(error)) from error
+    report['said'] = said(report, TITLES, _all_well(report, Console(quiet=True)))
     write_json(args.out / 'report.json', report)
-    write_page(args.out, report, TITLES, _all_well(report, Console(quiet=True)))
+    write_page(args.out)
     console.print(f'Wrote {args.out}/report.json, page.html and pictures', highlight=False)
     return 0 if _all_well(report, console) else 1
 

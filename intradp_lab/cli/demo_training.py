@@ -19,13 +19,11 @@ from statistics import median
 import time
 from typing import Any
 
-from matplotlib.figure import Figure
 import torch
 
 from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation.processes import ChildError
-from intradp_lab.report.page import difference_text, number_text, render
-from intradp_lab.report.svg import inline_svg
+from intradp_lab.report.page import number_text
 from intradp_lab.training.ddp import train_by_ddp
 from intradp_lab.training.digits import digits_float64
 from intradp_lab.training.least_times import measured_hop, port_seconds
@@ -38,7 +36,9 @@ from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
-from intradp_ros.report.training_plot import training_figure
+from intradp_ros.report.training_plot import draw_training
+from intradp_ros.report.view.blocks import power
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint, write_checkpoint
 from intradp_ros.systems.training.layers.judgement import judge
@@ -209,12 +209,16 @@ class _Demo:
             self._args.kill + 8)
         if isinstance(ours, str):
             report = self._failed(ours, alone, systems)
-            write_json(self._args.out / 'report.json', report)
-            self._write_page(report, systems, [f'The training failed: {ours}'])
-            return report
-        report = self._report(ours, None if isinstance(heavy, str) else heavy, alone, systems)
-        self._write(ours, None if isinstance(heavy, str) else heavy, report, systems)
-        return report
+            return self._write(report, [f'The training failed: {ours}'])
+        kept = None if isinstance(heavy, str) else heavy
+        report = self._report(ours, kept, alone, systems)
+        self._draw(ours, report)
+        return self._write(report, [
+            f'{report["rounds"]} rounds of {self._task.batch} samples: the largest difference of '
+            f'a weight from one process is {report["max_rel_diff"]:.1e}; '
+            f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
+            f'it never saw: {report["accuracy"]:.1%}.', *self._limits(systems),
+            *self._after(ours, kept)])
 
     def _attempt(self, text: str, planner: Any, kill: int | None, rounds: float = float('inf'),
                  ) -> _Run | str:
@@ -289,7 +293,7 @@ class _Demo:
                 ) -> dict[str, Any]:
         return {'failed': why, 'rounds': 0, 'samples': 0, 'max_rel_diff': None, 'loss': [],
                 'loss_one_process': alone.loss, 'accuracy': None, 'killed': None,
-                'systems': _without_plans(systems)}
+                'systems': systems}
 
     def _report(self, ours: _Run, heavy: _Run | None, alone: OneProcess,
                 systems: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -302,46 +306,36 @@ class _Demo:
             'max_rel_diff': _difference(ours.state, alone),
             'loss': [figures[k]['loss'] for k in sorted(figures)],
             'loss_one_process': alone.loss, 'accuracy': judged.accuracy,
-            'systems': _without_plans(systems),
+            'systems': systems, 'parts': [
+                (part.device, part.text, part.first, part.last)
+                for part in parts_of(ours.plans, task.rounds)],
             'killed': {
                 'rounds_replayed': ours.loss.reached - ours.loss.tag if ours.loss else 0,
                 'samples_lost': task.rounds * task.batch - sum(
                     int(f['samples']) for f in figures.values()),
                 'recovery_ms': _split(ours), 'heavy_ms': heavy and _sum(_split(heavy))}}
 
-    def _write(self, ours: _Run, heavy: _Run | None, report: Mapping[str, Any],
-               systems: Mapping[str, Mapping[str, Any]]) -> None:
+    def _draw(self, ours: _Run, report: Mapping[str, Any]) -> None:
+        """Write the picture and the weights."""
         out, task = self._args.out, self._task
-        write_json(out / 'report.json', report)
         write_checkpoint(out / 'checkpoint.safetensors', Checkpoint(
             ours.state, TASK, task.rounds, task.seed, task.batch, report['loss'][-1]))
         assert ours.killed
-        picture = training_figure(report['loss'], report['loss_one_process'],
-                                  parts_of(ours.plans, task.rounds), list(SPEEDS),
-                                  [ours.killed[:2]], how='is killed')
-        picture.savefig(out / 'training.png', dpi=120)
-        self._write_page(report, systems, [
-            f'{report["rounds"]} rounds of {task.batch} samples: the largest difference of a '
-            f'weight from one process is {report["max_rel_diff"]:.1e}; '
-            f'{report["killed"]["samples_lost"]} samples were lost. Accuracy on pictures that '
-            f'it never saw: {report["accuracy"]:.1%}.', *self._limits(systems),
-            *self._after(ours, heavy)], picture)
+        draw_training(report['loss'], report['loss_one_process'],
+                      parts_of(ours.plans, task.rounds), list(SPEEDS), [ours.killed[:2]],
+                      out / 'training.png', how='is killed')
 
-    def _write_page(self, report: Mapping[str, Any], systems: Mapping[str, Mapping[str, Any]],
-                    remarks: Sequence[str], picture: Figure | None = None) -> None:
-        out = self._args.out
+    def _write(self, report: dict[str, Any], remarks: Sequence[str]) -> dict[str, Any]:
+        """Write the report and its page; return the report."""
         self._out.show(*map(plain, remarks[1:]))
-        (out / 'page.html').write_text(render(
-            'training.html', title='A network learns digits on three devices',
-            systems=systems, ours=OURS, killed=report['killed'],
-            picture=inline_svg(picture, 'Loss by round, and what each device trains')
-            if picture else '',
-            headline='The result of one process, with a device killed on the way.'
+        report['said'] = {
+            'title': 'A network learns digits on three devices', 'well': well(report),
+            'headline': 'The result of one process, with a device killed on the way.'
             if well(report) else 'Not all is as it must be.',
-            remarks=remarks,
-            measured=[
-                ('ms a round', f'median of {TIMED - 2} rounds; a plan that several planners '
-                               'found was run once'),
+            'remarks': remarks,
+            'measured': [
+                ('a round', f'median of {TIMED - 2} rounds; a plan that several planners found '
+                            'was run once'),
                 ('from one process', 'largest difference of a loss from that of one process in '
                                      f'the first {TIMED} rounds; {DDP} normalises the samples of '
                                      'one device at a time, as batch norm does there'),
@@ -350,7 +344,10 @@ class _Demo:
                             f'{self._args.rate:g} Mbit/s at most (emulated)'),
                 ('recovery', 'from the kill until all have left the plan; until layers are '
                              'moved; until the round that was reached is reached again'),
-                ('again', '`make demo-training` makes these figures again; one run')]))
+                ('again', '`make demo-training` makes these figures again; one run')]}
+        write_json(self._args.out / 'report.json', report)
+        write_page(self._args.out)
+        return report
 
     def _limits(self, systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Say how far from all devices computing all the time a round is."""
@@ -404,11 +401,6 @@ def _row(plan: str = '', predicted: float | None = None, seconds: Sequence[float
             if alone and loss else None}
 
 
-def _without_plans(systems: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: {key: row[key] for key in row if key != 'plan'}
-            for name, row in systems.items()}
-
-
 def _split(run: _Run) -> dict[str, float] | None:
     """Return the milliseconds of a recovery, in three; None if there was none."""
     if run.loss is None or run.killed is None:
@@ -439,7 +431,7 @@ def _show(report: Mapping[str, Any], out: Output) -> None:
                   'from one process', 'failed')
     for name, row in report['systems'].items():
         shown.add_row(_named(name, row), number_text(row['round_ms']),
-                      number_text(row['predicted_ms']), difference_text(row['loss_diff']),
+                      number_text(row['predicted_ms']), power(row['loss_diff']),
                       plain(row['failed']))
     out.show(shown)
     killed = report['killed']

@@ -4,21 +4,17 @@
 """The report of `intradp demo-fleet`: as data, as a table, as a page, and whether all is well."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 import math
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-from matplotlib.figure import Figure
 
 from intradp_lab.fleet.fleet_scene import FleetScene, TARGET
 from intradp_lab.fleet.killed_device import KilledDevice
 from intradp_lab.fleet.streamed_plan import PlayedPlan
-from intradp_lab.report.page import render
-from intradp_lab.report.svg import inline_svg
 from intradp_ros.cli.output import milliseconds, Output, plain, table
+from intradp_ros.report.fleet_plan_plot import TaskSpan
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.systems.fleet.planner import FleetPlan, OURS
 
@@ -28,7 +24,7 @@ FIGURES = {
     'latency_ms, fps, stream_ms, qoe_missed_s':
         'measured on emulated devices: all in one process, real bytes over a network in memory '
         'at the rates of the media, operators that take the seconds of a profile',
-    'predicted_ms, predicted_fps, bound_ms': 'modelled, by the event simulator',
+    'predicted_ms, predicted_fps, bound_ms, busy_ms': 'modelled, by the event simulator',
     'joules': 'modelled, of an inference, from declared power states',
     'killed': 'measured: real processes, real inferences over DDS, one of them killed with -9 '
               'and started again, a frame every 250 ms; recovered_ms is the longest time after it '
@@ -39,12 +35,17 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class PlanRun:
-    """A plan, as the planner judged it and as it ran; `bound` is below a frame's seconds."""
+    """
+    A plan, as the planner judged it and as it ran; `bound` is below a frame's seconds.
+
+    A frame keeps each device and medium busy for `busy` seconds (modelled).
+    """
 
     plan: FleetPlan
     stages: StagePlan
     played: PlayedPlan
     bound: float
+    busy: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Measured:
     systems: Mapping[str, PlanRun | FailedRun]
     burst: Mapping[str, PlanRun | FailedRun]
     killed: KilledDevice | str | None = None
-    picture: Figure | None = None
+    schedule: Sequence[TaskSpan] = ()
 
 
 def fleet_report(measured: Measured) -> dict[str, Any]:
@@ -88,7 +89,8 @@ def fleet_report(measured: Measured) -> dict[str, Any]:
         'target': {'latency_ms': 1e3 * TARGET.latency, 'fps': TARGET.rate},
         'air_mbps': measured.scene.topology.medium('air').bytes_per_second / 125e3,
         'devices': {d.name: d.speed for d in measured.scene.topology.devices},
-        'killed': _killed(measured.killed), 'figures': FIGURES}
+        'killed': _killed(measured.killed), 'figures': FIGURES,
+        'schedule': [(s.lane, s.kind, s.name, s.start, s.stop) for s in measured.schedule]}
 
 
 #: What a row has that was not measured.
@@ -110,7 +112,8 @@ def _system(run: PlanRun | FailedRun) -> dict[str, Any]:
         'predicted_ms': 1e3 * played.predicted.latency,
         'fps': played.measured.fps, 'predicted_fps': played.predicted.fps,
         'stream_ms': _finite(1e3 * played.usual), 'qoe_missed_s': played.missed_seconds,
-        'bound_ms': 1e3 * run.bound, 'by_asker': played.by_asker}
+        'bound_ms': 1e3 * run.bound, 'by_asker': played.by_asker,
+        'busy_ms': {lane: 1e3 * seconds for lane, seconds in run.busy.items()}}
 
 
 def _killed(killed: KilledDevice | str | None) -> dict[str, Any] | None:
@@ -213,31 +216,28 @@ def stages_text(row: Mapping[str, Any]) -> str:
 MEASURED = {
     'alone, at the rate, frames a second, target missed': FIGURES[
         'latency_ms, fps, stream_ms, qoe_missed_s'],
-    'predicted, and the least of a frame': FIGURES['predicted_ms, predicted_fps, bound_ms'],
-    'joules': FIGURES['joules'],
+    'predicted, bottleneck, and the least of a frame': FIGURES[
+        'predicted_ms, predicted_fps, bound_ms, busy_ms'],
+    'energy': FIGURES['joules'],
     'killed': 'measured: real processes, real inferences over DDS, one of them killed with -9 '
               'and started again, a frame every 250 ms',
     'frames and differences': FIGURES['frames, lost, max_rel_diff']}
 
 
-def write_page(out: Path, report: Mapping[str, Any], picture: Figure | None = None) -> None:
-    """Write the page."""
-    rows = {name: row | {'text': stages_text(row)} for name, row in report['systems'].items()}
-    burst = {name: row | {'text': stages_text(row)} for name, row in report['burst'].items()}
+def said(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page says of a report: title, headline, remarks, how it was measured."""
     target = report['target']
-    (out / 'page.html').write_text(render(
-        'fleet.html', title='One network over a fleet',
-        tables={'Plans side by side': rows, 'With half the air': burst}, ours=OURS,
-        headline=f'{report["frames"] - report["lost"]} of {report["frames"]} frames answered; '
-                 + ("every one that was compared is the unsplit model's." if well(report)
-                    else 'not all is as it must be.'),
-        remarks=[f'Target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second.',
-                 f'No frame that is alone can take less than {report["bound_ms"]:.0f} ms by our '
-                 'division (modelled).',
-                 killed_text(report['killed'])],
-        picture=inline_svg(picture, 'Who computes and sends when') if picture else '',
-        measured=[*MEASURED.items(),
-                  ('devices', 'robot, robot2, laptop and box behind one access point of '
-                              f'{report["air_mbps"]:g} Mbit/s, the box wired; the robot takes '
-                              '0.4 s for the whole network, the others less by their speeds'),
-                  ('again', '`make demo-fleet` makes these figures again; one run')]))
+    return {
+        'title': 'One network over a fleet', 'well': well(report),
+        'headline': f'{report["frames"] - report["lost"]} of {report["frames"]} frames answered; '
+                    + ("every one that was compared is the unsplit model's." if well(report)
+                       else 'not all is as it must be.'),
+        'remarks': [f'Target: {target["latency_ms"]:g} ms at {target["fps"]:g} frames a second.',
+                    f'No frame that is alone can take less than {report["bound_ms"]:.0f} ms by '
+                    'our division (modelled).', *_failures(report),
+                    killed_text(report['killed'])],
+        'measured': [*MEASURED.items(),
+                     ('devices', 'robot, robot2, laptop and box behind one access point of '
+                                 f'{report["air_mbps"]:g} Mbit/s, the box wired; the robot takes '
+                                 '0.4 s for the whole network, the others less by their speeds'),
+                     ('again', '`make demo-fleet` makes these figures again; one run')]}

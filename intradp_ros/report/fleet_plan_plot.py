@@ -7,8 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.report.timeline_plot import timeline_figure
 from intradp_ros.schedule.event_simulator import Simulation
@@ -40,14 +38,8 @@ def task_spans(graph: TaskGraph, played: Simulation, topology: Topology) -> list
     return sorted(spans, key=lambda span: (lanes.index(span.lane), span.start))
 
 
-def schedule_figure(graph: TaskGraph, played: Simulation, topology: Topology, title: str,
-                    ) -> Figure:
-    """Return the figure of a schedule."""
-    return timeline_figure(task_spans(graph, played, topology), title,
-                           'the first inference was asked for')
-
-
 def draw_schedule(graph: TaskGraph, played: Simulation, topology: Topology, path: Path,
                   title: str) -> None:
     """Write the picture of a schedule."""
-    schedule_figure(graph, played, topology, title).savefig(path)
+    timeline_figure(task_spans(graph, played, topology), title,
+                    'the first inference was asked for').savefig(path)

@@ -25,12 +25,7 @@ class BlockSpan:
 
 def draw_blocks(spans: Sequence[BlockSpan], devices: Sequence[str], path: Path, title: str,
                 ) -> None:
-    """Write the picture of `blocks_figure`."""
-    blocks_figure(spans, devices, title).savefig(path, dpi=150)
-
-
-def blocks_figure(spans: Sequence[BlockSpan], devices: Sequence[str], title: str) -> Figure:
-    """Return a figure with two rows for each device: computing, and reading from the disk."""
+    """Write a picture with two rows for each device: computing, and reading from the disk."""
     zero = min(span.start for span in spans)
     figure = Figure(figsize=(9, 1.2 + 0.8 * len(devices)), layout='constrained')
     axes = figure.subplots()
@@ -47,4 +42,4 @@ def blocks_figure(spans: Sequence[BlockSpan], devices: Sequence[str], title: str
     axes.set_title(title, parse_math=False)
     axes.grid(axis='x', alpha=0.3)
     figure.legend(loc='outside lower center', ncols=2, frameon=False)
-    return figure
+    figure.savefig(path, dpi=150)

@@ -37,15 +37,8 @@ class Part:
 def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence[Part],
                   devices: Sequence[str], lost: Sequence[tuple[str, int]], path: Path,
                   first: int = 0, how: str = 'is lost') -> None:
-    """Write the picture of `training_figure`."""
-    training_figure(loss, alone, parts, devices, lost, first, how).savefig(path, dpi=120)
-
-
-def training_figure(loss: Sequence[float], alone: Sequence[float], parts: Sequence[Part],
-                    devices: Sequence[str], lost: Sequence[tuple[str, int]], first: int = 0,
-                    how: str = 'is lost') -> Figure:
     """
-    Return a figure; `lost` are devices with the rounds in which they were, as `how` says.
+    Write a picture; `lost` are devices with the rounds in which they were, as `how` says.
 
     Losses begin with round `first`; those of one process may be empty.
     """
@@ -78,4 +71,4 @@ def training_figure(loss: Sequence[float], alone: Sequence[float], parts: Sequen
     below.set_yticks(range(len(devices)), devices, parse_math=False)
     below.set_ylim(len(devices) - 0.5, -0.5)
     below.set_xlabel('round (step of the optimiser)')
-    return figure
+    figure.savefig(path, dpi=120)

@@ -18,8 +18,8 @@ from intradp_lab.cli.fleet_report import (
     fleet_report,
     Measured,
     PlanRun,
+    said,
     well,
-    write_page,
 )
 from intradp_lab.fleet.asking import SeenAnswer
 from intradp_lab.fleet.fleet_figures import without_pipeline
@@ -35,6 +35,7 @@ from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_lab.zoo.wheel_files import MissingWheelError
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.measure import measure_profile
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.runtime.models.model import share_module
 from intradp_ros.systems.fleet.planner import OURS, plan_fleet, stage_plan
 
@@ -131,15 +132,16 @@ def test_a_rival_that_fails_or_loses_frames_is_a_row(scene, ran, tmp_path: Path)
     row = report['systems']['equal split']
     assert row['failed'] == 'no answer within 600 s' and row['fps'] is None and row['stages']
     assert report['systems']['Asteroid']['lost'] == 2
-    write_page(tmp_path, report)
-    page = (tmp_path / 'page.html').read_text()
-    assert 'no answer within 600 s' in page and '2 frames without an answer' in page
+    texts = said(report)['remarks']
+    assert 'equal split: no answer within 600 s' in texts
+    assert 'Asteroid: 2 frames without an answer' in texts
     for systems, burst, killed in (
             ({OURS: failed}, {'kept': ran}, None), ({OURS: ran}, {'kept': failed}, None),
             ({OURS: ran}, {'kept': ran}, 'the asker was killed: out of memory at 300 MB')):
         report = fleet_report(Measured(scene, systems, burst, killed))
         assert not well(report)
-        write_page(tmp_path, report)
+        (tmp_path / 'report.json').write_text(json.dumps(report | {'said': said(report)}))
+        write_page(tmp_path)
     assert 'out of memory at 300 MB' in (tmp_path / 'page.html').read_text()
 
 

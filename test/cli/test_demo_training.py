@@ -8,11 +8,10 @@ import json
 
 import pytest
 
-from intradp_lab.report.page import render
 from intradp_ros.cli.main import main
 
 KEYS = {'rounds', 'samples', 'max_rel_diff', 'loss', 'loss_one_process', 'accuracy', 'systems',
-        'killed', 'failed'}
+        'killed', 'failed', 'parts', 'said'}
 
 
 @pytest.mark.slow
@@ -20,7 +19,7 @@ def test_a_killed_device_changes_nothing(tmp_path):
     assert main(['demo-training', '--out', str(tmp_path)]) == 0
     report = json.loads((tmp_path / 'report.json').read_text())
     assert set(report) == KEYS and set(report['systems']['training']) == {
-        'round_ms', 'predicted_ms', 'loss_diff', 'failed'}
+        'round_ms', 'predicted_ms', 'loss_diff', 'failed', 'plan'}
     systems = report['systems']
     assert systems['EDDL']['predicted_ms'] < systems['one device']['predicted_ms']
     assert not systems['torch DDP']['failed'] and systems['torch DDP']['round_ms'] > 96
@@ -37,15 +36,3 @@ def test_a_killed_device_changes_nothing(tmp_path):
 def test_rounds_that_are_not_there_are_refused(tmp_path, capsys):
     assert main(['demo-training', '--kill', '5', '--out', str(tmp_path)]) == 2
     assert '--kill must be 10 to 80' in capsys.readouterr().err
-
-
-def test_the_page_names_a_plan_that_several_planners_found():
-    row = {'round_ms': 143.0, 'predicted_ms': 136.0, 'plan': '0-2: a(1)', 'failed': '',
-           'loss_diff': 1e-15}
-    page = render('training.html', title='', headline='', remarks=[], measured=[], ours='training',
-                  systems={'training': row, 'EDDL': row | {'same_plan_as': 'training'},
-                           'PP': row | {'failed': 'out of memory at 300 MB'}}, picture='',
-                  killed={'recovery_ms': {'detect': 1.0, 'move': 2.0, 'replay': 3.0},
-                          'heavy_ms': 7.0})
-    assert page.count('(the plan of training)') == 1
-    assert 'out of memory at 300 MB' in page and 'training.png' not in page

@@ -133,7 +133,9 @@ def test_language_training_and_sites() -> None:
             'site': 'hall', 'executors': 2, 'links': ['dock'], 'hop_ms': {'dock': 1.5},
             'problems': {}, 'services': {'detector': {
                 'in_time': in_time, 'late': late, 'refused': 3, 'cancelled': 2, 'lost': 0,
-                'waiting': 5, 'p95_ms': 48.5, 'transfers': 6}}}, when)
+                'waiting': 5, 'p95_ms': 48.5, 'transfers': 6, 'asked': in_time + late + 5,
+                'batches': [{'executor': k, 'size': 2, 'mean_ms': {'1': 90.0, '2': 100.0 + 25 * k}}
+                            for k in range(2)]}}}, when)
     seen.take('Gateway', 'yard:8000', {'error': 'Connection refused'}, 13.0)
     view = seen.view({}, 13.5)
     [said] = blocks(view, 'headline', 'language')
@@ -147,6 +149,10 @@ def test_language_training_and_sites() -> None:
     [served] = blocks(view, 'line', 'serving')
     assert {s['name']: s['points'] for s in served['series']} == {
         'all': [[1.0, 20.0]], 'in time': [[1.0, 17.0]]}
+    # 20 a second are asked for; the executors can do 20 and 16 at the best
+    assert blocks(view, 'headline', 'serving')[0]['text'].endswith(
+        'Lately 17 a second in time, 85% of the 20 that are possible: all that are asked for')
+    assert facts(view, 'serving')['bottleneck'] == 'hall, 5 requests wait there'
     assert blocks(view, 'table', 'serving')[0]['rows'] == [
         ['hall', 'detector', '91', '4', '3', '2', '0', '5', '48.5 ms', '6']]
     states = {m['name']: m['state'] for b in blocks(view, 'map') for m in b['machines']}
@@ -172,7 +178,13 @@ def test_the_busiest_device_is_the_bottleneck() -> None:
             seen.take('DiagnosticArray', '/diagnostics', status(
                 f'/{name}', weight_bytes_served=0, device_name=name,
                 stages_computing_s=busy * k), 1.0 + k)
-    assert facts(seen.view({}, 4.5), 'fleet')['bottleneck'] == 'c, computing 75% of the time'
+    view = seen.view({}, 4.5)
+    assert facts(view, 'fleet')['bottleneck'] == 'c, computing 75% of the time'
+    assert blocks(view, 'headline', 'fleet')[0]['text'].endswith(
+        '; bottleneck: c, computing 75% of the time')
+    [machines] = [b['machines'] for b in blocks(view, 'map')]
+    assert [m['name'] for m in machines if 'the bottleneck, computing 75% of the time'
+            in m['lines']] == ['/c']
     seen.take('InferenceStats', f'{ROBOT}/stats', stats(latency_ms=50.0), 5.0)
     assert facts(seen.view({}, 5.5), 'sharing')['bottleneck'] == \
         'computing of the robot: 43% of the frame'

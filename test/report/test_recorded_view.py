@@ -68,6 +68,24 @@ def test_a_plan_shows_who_does_what(tmp_path: Path) -> None:
     assert 'missed' in said[1]['text'] and said[1]['tone'] == 'out'
 
 
+def test_who_binds_is_said(tmp_path: Path) -> None:
+    record(tmp_path / 'd', 'fleet')
+    view = Recorded(tmp_path / 'd').view(0)
+    brake = 'laptop, busy for 41.1 ms of the 125 ms between two frames (33%, modelled)'
+    assert blocks_of(view, 'headline')[0]['text'].endswith(f'; bottleneck: {brake}')
+    [drawn] = blocks_of(view, 'map')
+    assert [m['name'] for m in drawn['machines'] if 'the bottleneck' in m['lines']] == ['laptop']
+    [plans] = blocks_of(view, 'table')
+    column = plans['head'].index('bottleneck')
+    assert [row[column] for row in plans['rows']] == ['laptop', 'box', 'laptop']
+    record(tmp_path / 's', 'serving')
+    assert 'bottleneck: dock, asked for 51.5 a second, can do 35.5' in blocks_of(
+        Recorded(tmp_path / 's').view(0), 'headline')[0]['text']
+    record(tmp_path / 'l', 'language')
+    [drawn] = blocks_of(Recorded(tmp_path / 'l').view(0), 'map')
+    assert [m['lines'][-1] for m in drawn['machines']][1] == 'the bottleneck: its disk'
+
+
 def test_a_token_is_drawn_alone(tmp_path: Path) -> None:
     record(tmp_path / 'd', 'language')
     [first] = blocks_of(Recorded(tmp_path / 'd').view(0), 'gantt')

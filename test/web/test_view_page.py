@@ -18,6 +18,7 @@ from recorded_demos import DEMOS, MARKUP, record
 
 from intradp_ros.cli.view import Replay
 from intradp_ros.cli.view_bag import opened
+from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.view_app import ViewServer
 
@@ -63,6 +64,27 @@ def test_figures_are_those_of_the_report(page: Page, tmp_path: Path, demo: str) 
         text = page.text()
         assert [each for each in SAID[demo] if each not in text] == []
         assert not re.search(r'undefined|NaN|\[object|null|\b\w+_ms\b', text)
+    assert page.errors == []
+
+
+@pytest.mark.parametrize('demo', DEMOS)
+def test_a_page_without_a_server_says_the_same(page: Page, tmp_path: Path, demo: str) -> None:
+    record(tmp_path, demo)
+    write_page(tmp_path)
+    page.open('about:blank')
+    page.errors.clear()
+    page.open((tmp_path / 'page.html').as_uri(), width=400)
+    page.until("document.querySelectorAll('section').length > 0")
+    text = page.text()
+    assert [each for each in SAID[demo] if each not in text] == []
+    assert page.run('document.documentElement.scrollWidth') <= 400
+    steps = page.run("document.getElementById('slider').max")
+    page.run("""{const s = document.getElementById('slider'); s.value = s.max;
+                s.dispatchEvent(new Event('input'));}""")
+    assert page.run("document.getElementById('replay').hidden") == (steps == '0')
+    assert steps == '0' or page.text() != text
+    if demo == 'sharing':
+        page.until("document.querySelector('.picture img').naturalWidth === 30")
     assert page.errors == []
 
 

@@ -9,7 +9,7 @@ cut: they come from strangers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import math
 from typing import Any
 
@@ -18,6 +18,7 @@ from intradp_ros.report.spans import length
 
 Block = dict[str, Any]
 Point = Sequence[Any]
+Column = str | Callable[[Mapping[str, Any]], str]
 MAX_TEXT = 300
 #: How well something is.
 WELL, WARNS, OUT = 'well', 'warns', 'out'
@@ -54,9 +55,21 @@ def megabits(bytes_per_second: Any) -> str:
     return shown(None if found is None else 8e-6 * found, 'Mbit/s')
 
 
+def power(value: Any) -> str:
+    """Return a relative difference as a power of ten."""
+    found = number(value)
+    return '–' if found is None else f'{found:.0e}'.replace('e-0', 'e-') if found else '0'
+
+
 def section(name: str, title: str, *blocks: Block | None) -> dict[str, Any]:
     """Return a section; blocks that are None are left out."""
     return {'id': name, 'title': title, 'blocks': [block for block in blocks if block]}
+
+
+def view_of(title: str, sections: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    """Return a view, by default of a recording of one step."""
+    return {'title': title, 'live': False, 'length': 1, 'at': 0, 'notes': [], 'options': [],
+            'sections': sections, **more}
 
 
 def headline(text: str, tone: str = WELL) -> Block:
@@ -77,6 +90,63 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]],
     kept = [[cut(cell) for cell in row] for row in rows]
     return {'kind': 'table', 'caption': caption, 'head': list(head), 'rows': kept,
             'ours': ours} if kept else None
+
+
+def results(caption: str, first: str, columns: Mapping[str, Column],
+            found: Iterable[tuple[str, Mapping[str, Any]]], ours: str = '') -> Block | None:
+    """
+    Return a table with a row for each of what was found by name; one that failed says by what.
+
+    :param columns: by heading a key of the row, with its unit after a space, or what makes a text
+        of the row; those in which no row has anything are left out.
+    """
+    every = [(name, row.get('failed'), [] if row.get('failed') else [
+        _cell(row, each) for each in columns.values()]) for name, row in found]
+    kept = [k for k in range(len(columns))
+            if any(cells and cells[k] not in ('', '–') for _, _, cells in every)]
+    return table(caption, [first, *([*columns][k] for k in kept)], (
+        [name, f'failed: {failed}'] if failed else [name, *(cells[k] for k in kept)]
+        for name, failed, cells in every), ours)
+
+
+def facts_of(caption: str, columns: Mapping[str, Column], row: Mapping[str, Any],
+             more: Iterable[tuple[str, Any]] = ()) -> Block | None:
+    """Return what `columns`, as those of `results`, say of one row, and more names with values."""
+    return facts([*((name, _cell(row, each)) for name, each in columns.items()), *more], caption)
+
+
+def kilobytes(key: str) -> Column:
+    """Return the column of a key that holds bytes."""
+    return lambda row: shown(row[key] / 1e3, 'kB') if number(row.get(key)) is not None else ''
+
+
+#: What is said of a frame that a robot had computed, live and recorded.
+FRAME: Mapping[str, Column] = {
+    'latency': 'latency_ms ms', 'predicted': 'predicted_ms ms', 'sent': kilobytes('bytes_up'),
+    'received': kilobytes('bytes_down'), 'energy of the robot, modelled': 'energy_j J'}
+ROWS = 'Who computed which rows: the robot the upper ones, the server the others'
+#: What became of requests.
+FATES: Mapping[str, Column] = {
+    'in time': 'in_time', 'late': 'late', 'refused': 'refused', 'cancelled': 'cancelled',
+    'lost': 'lost', 'waiting': 'waiting', 'p95': 'p95_ms ms', 'forwarded': 'transfers',
+    'in vain': 'wasted'}
+
+
+def _cell(row: Mapping[str, Any], column: Column) -> str:
+    if callable(column):
+        return column(row)
+    key, _, unit = column.partition(' ')
+    value = row.get(key)
+    if isinstance(value, bool):
+        return 'yes' if value else 'no'
+    return str(value) if isinstance(value, str) or isinstance(value, int) and not unit else \
+        shown(value, unit)
+
+
+def remarks(texts: Iterable[str]) -> Block | None:
+    """Return sentences; what stands between backticks is code."""
+    kept = [cut(text, 1000) for text in texts if text]
+    return {'kind': 'remarks', 'texts': kept} if kept else None
 
 
 def line(caption: str, x: str, y: str, series: Mapping[str, Sequence[Point]], *,

@@ -24,6 +24,9 @@ from intradp_ros.report.view.blocks import (
     chart,
     cut,
     facts,
+    facts_of,
+    FATES,
+    FRAME,
     frames,
     gantt,
     headline,
@@ -33,13 +36,17 @@ from intradp_ros.report.view.blocks import (
     megabits,
     number,
     OUT,
+    results,
+    ROWS,
     section,
     shown,
     table,
+    view_of,
     WARNS,
     WELL,
 )
 from intradp_ros.report.view.kinds import kind_of, KINDS
+from intradp_ros.report.view.possible import possible
 from intradp_ros.wire.texts import unpacked
 
 #: What costs nodes something, and is heard only on a wish; with what the page calls it.
@@ -85,6 +92,17 @@ def _shaped(shape: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], dict[s
     return read
 
 
+def _service(value: Any) -> dict[str, Any]:
+    """Return the figures of a service, with answers a second of each executor at the best."""
+    return {**_shaped({**dict.fromkeys((*_FATES, 'waiting', 'transfers'), _whole),
+                       'p95_ms': number})(value),
+            'asked': _whole(value.get('asked')), 'rates': {
+                _whole(each['executor']): max(
+                    (1e3 * _count(rows) / ms for rows, found in each['mean_ms'].items()
+                     if (ms := _count(found)) > 0), default=0.0)
+                for each in value.get('batches', [])[:MOST]}}
+
+
 #: What is kept of each kind of message, and as what: from here on nothing of it is a surprise.
 _READ: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     'InferenceStats': _shaped({
@@ -105,9 +123,7 @@ _READ: Mapping[str, Callable[[Any], dict[str, Any]]] = {
                          'switches': _whole}),
     'Gateway': lambda data: {'error': cut(data['error'])} if 'error' in data else _shaped({
         'site': lambda name: cut(name, 60), 'executors': _whole, 'hop_ms': _by_name(number),
-        'problems': _by_name(cut), 'services': _by_name(_shaped({
-            **dict.fromkeys((*_FATES, 'waiting', 'transfers'), _whole), 'p95_ms': number}))})(
-                data)}
+        'problems': _by_name(cut), 'services': _by_name(_service)})(data)}
 
 
 @dataclass
@@ -117,7 +133,7 @@ class _Node:
     well: bool = True
     seen: float = 0.0
     since: float = 0.0  # when it began to be as it is: well, warning or silent
-    past: deque[tuple[float, Mapping[str, str]]] = field(
+    past: deque[tuple[float, Mapping[str, Any]]] = field(
         default_factory=lambda: deque(maxlen=HISTORY))
 
 
@@ -180,10 +196,10 @@ class Observed:
                 f'Nothing is heard yet in ROS domain {self._domain}: looked for diagnostics, '
                 'stats and links of robots, states of fleets. Start nodes in this environment '
                 '(ROS_DOMAIN_ID, transport); intradp doctor finds the cause.')
-        return {'title': f'ROS domain {self._domain}' if self._domain else 'Recording',
-                'live': True, 'length': 1, 'at': 0, 'notes': notes, 'sections': sections,
-                'options': [{'name': name, 'label': label, 'on': query.get(name) == '1'}
-                            for name, label in OPTIONS.items()]}
+        return view_of(
+            f'ROS domain {self._domain}' if self._domain else 'Recording', sections, live=True,
+            notes=notes, options=[{'name': name, 'label': label, 'on': query.get(name) == '1'}
+                                  for name, label in OPTIONS.items()])
 
     # What is taken.
 
@@ -263,8 +279,10 @@ class Observed:
             site.since = when
         site.well, site.seen, self._sites[topic] = True, when, data
         rows = data['services'].values()
-        site.past.append((when, {'in time': str(sum(row['in_time'] for row in rows)), 'all': str(
-            sum(row[fate] for row in rows for fate in _FATES))}))
+        site.past.append((when, {
+            'in time': sum(row['in_time'] for row in rows),
+            'all': sum(row[fate] for row in rows for fate in _FATES),
+            **{f'asked {name}': row['asked'] for name, row in data['services'].items()}}))
 
     def _notice(self, topic: str, data: Any, when: float) -> None:
         if len(self._notices) < MOST:
@@ -279,6 +297,8 @@ class Observed:
     def _map(self, now: float) -> Sections:
         machines, media = [], []
         out = {name for fleet in self._fleets.values() for name in fleet.missing}
+        brakes = {self._busiest(fleet.state['alive']) for fleet in self._fleets.values()
+                  if fleet.state}
         for name, node in sorted(self._nodes.items()):
             values, kind = node.values, kind_of(node.values)
             quiet = now - node.seen
@@ -294,6 +314,8 @@ class Observed:
                 values.get('trouble', ''), _rejected(values) if state == WARNS else '',
                 _host(values),
                 f'battery {battery:.0%}' if battery is not None else '',
+                *(f'the bottleneck{said.removeprefix(device)}' for said in brakes
+                  if device and said.startswith(f'{device},')),
                 *(f'{key.replace("_", " ")} {values[key]}' for key in KINDS[kind][1]
                   if key != 'trouble' and values.get(key)),
                 {'True': 'with a key', 'False': 'without a key'}.get(
@@ -338,20 +360,22 @@ class Observed:
             state, qoe = fleet.state, fleet.qoe[-1][1] if fleet.qoe else {}
             target, took = qoe.get('latency_target'), qoe.get('latency')
             met = target is None or took is None or took <= target
+            brake = self._busiest(state['alive'])
+            end = f'; bottleneck: {brake}' if brake else ''
             says = headline(
                 f'Target of {shown(1e3 * target, "ms")} {"met" if met else "missed"}: '
                 f'{shown(1e3 * took, "ms")}, expected '
-                f'{shown(_ms(qoe["latency_expected"]), "ms")}',
+                f'{shown(_ms(qoe["latency_expected"]), "ms")}{end}',
                 WELL if met else OUT) if target and took is not None else \
-                headline(f'{len(state["alive"])} of {len(state["expected"])} devices are there',
-                         OUT if fleet.missing else WELL)
+                headline(f'{len(state["alive"])} of {len(state["expected"])} devices are there'
+                         + end, OUT if fleet.missing else WELL)
             began = fleet.qoe[0][0] if fleet.qoe else 0.0
             yield section(
                 f'fleet{name.replace("/", "-")}', f'Fleet: {name}', says,
                 facts([('coordinator', state['coordinator']), ('there', ', '.join(state['alive'])),
                        ('missing', ', '.join(fleet.missing)),
                        ('trouble', '; '.join(state['trouble'])),
-                       ('bottleneck', self._busiest(state['alive'])),
+                       ('bottleneck', brake),
                        ('frames answered', qoe.get('frames')),
                        ('missed of the last 100', shown(100 * qoe['missed_share'], '%')
                         if qoe else None),
@@ -375,11 +399,28 @@ class Observed:
         """Return which device of a fleet computes most of the time, '' where none does."""
         shares = {}
         for node in self._nodes.values():
-            rates = [rate for _, rate in _rates(node, 'stages_computing_s')][-LATELY:]
-            if rates and (name := node.values.get('device_name', '')) in devices:
-                shares[name] = sum(rates) / len(rates)
+            if (name := node.values.get('device_name', '')) in devices:
+                shares[name] = _lately(node, 'stages_computing_s')
         name = max(shares, key=shares.__getitem__, default='')
         return f'{name}, computing {shares[name]:.0%} of the time' if name and shares[name] else ''
+
+    def _goodput(self) -> tuple[float, float, float | None]:
+        """Return what sites lately answered in time, were asked for, and can do (per second)."""
+        sites = [(node, self._sites[address]) for address, node in self._gateways.items()
+                 if address in self._sites]
+        asked = {name: sum(_lately(node, f'asked {name}') for node, _ in sites)
+                 for name in {name for _, said in sites for name in said['services']}}
+        return (sum(_lately(node, 'in time') for node, _ in sites), sum(asked.values()), possible(
+            asked, {((said['site'], executor), name): rate for node, said in sites if node.well
+                    for name, row in said['services'].items()
+                    for executor, rate in row['rates'].items()}))
+
+    def _fullest(self) -> str:
+        """Return at which site the most requests wait, '' where none do."""
+        waiting = {said['site']: sum(row['waiting'] for row in said['services'].values())
+                   for said in self._sites.values()}
+        name = max(waiting, key=waiting.__getitem__, default='')
+        return f'{name}, {waiting[name]} requests wait there' if waiting.get(name) else ''
 
     def _language(self) -> Iterator[dict[str, Any]]:
         heads = {n: node for n, node in self._nodes.items() if 'ms_per_token' in node.values}
@@ -430,19 +471,28 @@ class Observed:
                        if key.startswith('validation_')]))
 
     def _serving(self, now: float) -> Iterator[dict[str, Any]]:
-        rows = [[said['site'], service, *(row[fate] for fate in _FATES), row['waiting'],
-                 shown(row['p95_ms'], 'ms'), row['transfers']]
+        rows = [(said['site'], {**row, 'service': service})
                 for said in self._sites.values() for service, row in said['services'].items()]
         if not rows:
             return
-        done = sum(row[2] for row in rows)
-        every = sum(each for row in rows for each in row[2:7])
+        done = sum(row['in_time'] for _, row in rows)
+        every = sum(row[fate] for _, row in rows for fate in _FATES)
+        good, offered, most = self._goodput()
         yield section(
             'serving', 'Serving', headline(
-                f'{done} of {every} requests in time; {sum(row[6] for row in rows)} lost',
+                f'{done} of {every} requests in time; {sum(row["lost"] for _, row in rows)} lost'
+                + (f'. Lately {shown(good)} a second in time, {good / most:.0%} of the '
+                   f'{shown(most)} that are possible'
+                   + (': all that are asked for' if most > 0.99 * offered else
+                      f': executors cannot do more of the {shown(offered)} asked for')
+                   if most else ''),
                 WELL if done >= 0.9 * every else WARNS),
-            table('Sites', ['site', 'service', 'in time', 'late', 'refused', 'cancelled', 'lost',
-                            'waiting', 'p95', 'forwarded'], rows),
+            facts([('in time lately', shown(good, 'requests/s')),
+                   ('possible', shown(most, 'requests/s')),
+                   ('in time, of the possible', shown(100 * good / most, '%') if most else ''),
+                   ('asked for', shown(offered, 'requests/s')),
+                   ('bottleneck', self._fullest())], 'Goodput'),
+            results('Sites', 'site', {'service': 'service', **FATES}, rows),
             *(line(f'Requests a second of {said["site"]}', 's', '/s', {
                 word: list(_rates(self._gateways[address], word)) for word in ('all', 'in time')})
               for address, said in sorted(self._sites.items())),
@@ -484,18 +534,12 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
                  _PARTS, rows, f'{name} {stats["inference"]}', 'frame')
     own = robot.timelines.get(stats['inference'], [])
     spans = own or next(reversed(robot.timelines.values()), [])
-    yield facts([
-        ('frame', stats['inference']), ('schedule', f'{stats["strategy"]} {stats["schedule"]}'),
-        ('latency', shown(stats['latency_ms'], 'ms')),
-        ('predicted', shown(stats['predicted_ms'], 'ms')),
-        ('sent', shown(stats['bytes_up'] / 1e3, 'kB')),
-        ('received', shown(stats['bytes_down'] / 1e3, 'kB')),
-        ('energy of the robot, modelled', shown(stats['energy_j'], 'J')),
-        ('bottleneck', bottleneck(own) or _longest(stats))], 'This frame')
+    yield facts_of('This frame', {
+        'frame': 'inference', 'schedule': lambda row: f'{row["strategy"]} {row["schedule"]}',
+        **FRAME, 'bottleneck': lambda row: bottleneck(own) or _longest(row)}, stats)
     schedule = stats['schedule']
     stages = robot.book[schedule] if stats['by_rows'] and schedule < len(robot.book) else []
-    yield bands('Who computed which rows: the robot the upper ones, the server the others',
-                stages, robot.picture, latest['inference'])
+    yield bands(ROWS, stages, robot.picture, latest['inference'])
     yield gantt('Timeline of this frame' if own else
                 'Timeline of the newest frame that has one', spans)
     yield table('What changed', ['kind', 'frame', 'what'], [
@@ -588,6 +632,12 @@ def _rates(node: _Node, key: str) -> Iterator[tuple[float, float]]:
         grown = (number(after.get(key)) or 0.0) - (number(before.get(key)) or 0.0)
         if w1 > w0 and grown >= 0:
             yield w1 - past[0][0], grown / (w1 - w0)
+
+
+def _lately(node: _Node, key: str) -> float:
+    """Return how fast a count has grown of late, 0.0 where that is not known."""
+    rates = [rate for _, rate in _rates(node, key)][-LATELY:]
+    return sum(rates) / len(rates) if rates else 0.0
 
 
 def _ms(seconds: Any) -> float | None:

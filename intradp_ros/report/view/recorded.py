@@ -17,18 +17,27 @@ from intradp_ros.report.view.blocks import (
     Block,
     bottleneck,
     chart,
+    Column,
     facts,
+    facts_of,
+    FATES,
+    FRAME,
     frames,
     gantt,
     headline,
+    kilobytes,
     line,
     machine,
     medium,
     number,
     OUT,
+    power,
+    remarks,
+    results,
+    ROWS,
     section,
     shown,
-    table,
+    view_of,
     WARNS,
     WELL,
 )
@@ -76,9 +85,14 @@ class Recorded:
     def view(self, step: int, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Return the view of a step; the nearest one if there is no such step."""
         step = min(max(0, step), self.length - 1)
-        return {'title': self.title, 'live': False, 'length': self.length, 'at': step,
-                'notes': [], 'options': [],
-                'sections': self._make(self, self._report, step)}
+        said = self._report.get('said') or {}
+        sections = list(self._make(self, self._report, step))
+        if said:
+            sections = [
+                section('result', 'Result', headline(said['headline'], WELL if said['well']
+                                                     else OUT), remarks(said['remarks'])),
+                *sections, section('measured', 'How this was measured', facts(said['measured']))]
+        return view_of(said.get('title', self.title), sections, length=self.length, at=step)
 
     def picture(self, name: str) -> bytes | None:
         """Return a picture of the folder."""
@@ -152,14 +166,15 @@ def _model(record: Recorded, model: str, one: Report, story: Sequence[tuple[str,
     if one.get('failed'):
         return [headline(f'Failed: {one["failed"]}', OUT)]
     modes, killed = one['modes'], one.get('server_killed')
+    against = one.get('shared_against', {})
     ran = {name: m['median_ms'] for name, m in modes.items() if m['median_ms'] is not None}
-    best = min(ran.keys() - {'shared'}, key=lambda name: ran[name])
+    best = min(ran.keys() - {'shared'}, key=lambda name: ran[name], default='')
     mine = modes['shared']
     blocks: list[Block | None] = [
         headline(f'Shared: {shown(mine["median_ms"], "ms")} at the median, predicted '
-                 f'{shown(mine["predicted_ms"], "ms")}; best other way: {best}, '
-                 f'{shown(modes[best]["median_ms"], "ms")}',
-                 WELL if ran.get('shared', math.inf) <= ran[best] else WARNS)]
+                 f'{shown(mine["predicted_ms"], "ms")}'
+                 + (f'; best other way: {best}, {shown(ran[best], "ms")}' if best else ''),
+                 WELL if ran.get('shared', math.inf) <= ran.get(best, math.inf) else WARNS)]
     timelines = record.read(f'{model}/timelines.json') or []
     spans = timelines[step % len(timelines)] if timelines else {'spans': [], 'stages': []}
     if story:
@@ -172,37 +187,49 @@ def _model(record: Recorded, model: str, one: Report, story: Sequence[tuple[str,
         blocks += [
             frames('Latency of each frame', {'inference': BLUE, 'decoding, publishing': PURPLE},
                    rows, min(step, len(story) - 1)),
-            facts([('phase', phase), ('frame', f'{k + 1} of {len(played["latency_ms"])}'),
-                   ('latency', shown(played['latency_ms'][k], 'ms')),
-                   ('predicted', shown(played['predicted_ms'][k], 'ms')),
-                   ('sent', shown(played['bytes_up'][k] / 1e3, 'kB')),
-                   ('received', shown(played['bytes_down'][k] / 1e3, 'kB')),
-                   ('link', shown(played['rate_mbps'][k], 'Mbit/s')),
-                   ('energy of the robot', shown(played['energy_j'][k], 'J')),
-                   ('rows divided', 'yes' if played['by_rows'][k] else 'no'),
-                   ('bottleneck of the frame below', bottleneck(spans['spans']))], 'This frame')]
+            facts_of('This frame', {
+                'phase': 'phase', 'frame': 'frame', **FRAME, 'link': 'rate_mbps Mbit/s',
+                'rows divided': 'by_rows', 'bottleneck of the frame below': 'bottleneck'},
+                {'phase': phase, 'frame': f'{k + 1} of {len(played["latency_ms"])}',
+                 'bottleneck': bottleneck(spans['spans']), **{
+                     key: played[key][k] for key in (
+                         'latency_ms', 'predicted_ms', 'bytes_up', 'bytes_down', 'energy_j',
+                         'rate_mbps', 'by_rows')}})]
     image = f'{model}/example.png'
-    blocks += [
-        bands('Who computed which rows: the robot the upper ones, the server the others',
-              spans['stages'], image if record.has(image) else ''),
+    return [
+        *blocks,
+        bands(ROWS, spans['stages'], image if record.has(image) else ''),
+        bands('A frame and its result', [], f'{model}.png') if record.has(f'{model}.png')
+        else None,
         gantt('Timeline of a frame that was shared by rows', [
             [lane, kind, readable(name), 1e3 * start, 1e3 * stop]
             for lane, kind, name, start, stop in spans['spans']]),
-        table('All ways', ['way', 'median', 'p95', 'predicted', 'frames', 'lost', 'shared',
-                           'by rows', 'energy'],
-              [[name, shown(m['median_ms'], 'ms'), shown(m['p95_ms'], 'ms'),
-                shown(m['predicted_ms'], 'ms'), m['frames'], m['lost'], m['shared'],
-                m['by_rows'], shown(m['energy_j'], 'J')] for name, m in modes.items()], 'shared'),
-        facts([('frames while the server was killed', killed['frames']),
-               ('lost', killed['lost']), ('finished by the robot', killed['recovered']),
-               ('shared again after the restart', f'{killed["shared_after_restart"]} of '
-                f'{killed["frames_after_restart"]}')], 'Server killed') if killed else None]
-    return blocks
+        results('All ways', 'way', {
+            'median': 'median_ms ms', '95 % interval': _interval, 'p95': 'p95_ms ms',
+            'shared takes': _against, 'predicted': 'predicted_ms ms', 'frames': 'frames',
+            'lost': 'lost', 'shared': 'shared', 'by rows': 'by_rows',
+            'up': kilobytes('bytes_up'), 'down': kilobytes('bytes_down'),
+            'energy, modelled': 'energy_j J',
+            'largest difference': lambda row: power(row.get('max_rel_diff'))},
+            [(name, {**m, 'against': against.get(name)}) for name, m in modes.items()],
+            'shared'),
+        _after_kill(killed, 'Server killed', {
+            'frames while the server was killed': 'frames', 'lost': 'lost',
+            'finished by the robot': 'recovered', 'shared again after the restart': lambda row:
+            f'{row["shared_after_restart"]} of {row["frames_after_restart"]}'})]
+
+
+def _interval(row: Report) -> str:
+    low, high = row.get('median_low_ms'), row.get('median_high_ms')
+    return '' if low is None or high is None else f'{shown(low)} to {shown(high, "ms")}'
+
+
+def _against(row: Report) -> str:
+    ratio = row.get('against')
+    return f'{ratio["ratio"]:.2f} × ({ratio["low"]:.2f} to {ratio["high"]:.2f})' if ratio else ''
 
 
 def _perception(record: Recorded, report: Report, step: int) -> Sections:
-    rows = [[name, shown(n['median_ms'], 'ms'), n['frames'], n['lost'], n['equal'], n['shared'],
-             n['by_rows'], n['recovered'], n['type']] for name, n in report['networks'].items()]
     cut_ = report['link_cut']
     return [section('map', 'Map', chart([machine('robot', 'robot', WELL, []),
                                          machine('server', 'server', WELL, [])],
@@ -210,10 +237,13 @@ def _perception(record: Recorded, report: Report, step: int) -> Sections:
             section('sharing', 'Sharing', headline(
                 f'{cut_["equal"]} of {cut_["frames"]} frames are the same while '
                 f'{report["outage"].removeprefix("the link was ")} link; {cut_["lost"]} lost',
-                WARNS if cut_['lost'] else WELL), table('Networks', [
-                    'network', 'median', 'frames', 'lost', 'equal', 'shared', 'by rows',
-                    'finished by the robot', 'messages'], rows),
-                bands('Camera with what the networks say', [], 'overlay.png')
+                WARNS if cut_['lost'] else WELL), results('Networks', 'network', {
+                    'inference, median': 'median_ms ms', 'around it, median': 'extra_ms ms',
+                    'frames': 'frames', 'lost': 'lost', 'equal': 'equal',
+                    'with the server': 'shared', 'both computed': 'divided',
+                    'by rows': 'by_rows', 'finished by the robot': 'recovered',
+                    'messages': 'type'}, report['networks'].items()),
+                bands('The camera, and what the messages say', [], 'overlay.png')
                 if record.has('overlay.png') else None)]
 
 
@@ -225,54 +255,82 @@ def _fleet_runs(report: Report) -> list[tuple[str, Report]]:
 def _fleet(record: Recorded, report: Report, step: int) -> Sections:
     runs, target = _fleet_runs(report), report['target']
     name, run = runs[step]
-    does = {device: [] for device in report['devices']}  # type: dict[str, list[str]]
+    brake, busy = _binds(run), run.get('busy_ms', {})
+    does: dict[str, list[str]] = {device: [] for device in report['devices']}
     for count, stage in enumerate(run['stages'], 1):
         for device in stage['devices']:
             does.setdefault(device, []).append(f'stage {count}: {stage["operators"]} operators')
     air = report['air_mbps'] / (2 if step >= len(report['systems']) else 1)
-    machines = [machine(device, 'device', WELL, [f'speed {shown(report["devices"].get(device))}',
-                                                 *(parts or ['computes nothing'])])
-                for device, parts in does.items()]
+    machines = [machine(device, 'device', WELL, [
+        f'speed {shown(report["devices"].get(device))}', *(parts or ['computes nothing']),
+        f'busy for {shown(busy[device], "ms")} of each frame' if device in busy else '',
+        'the bottleneck' if device == brake else '']) for device, parts in does.items()]
     met = run['stream_ms'] is not None and run['stream_ms'] <= target['latency_ms'] \
         and not run['failed']
+    used = f', carries for {shown(busy["air"], "ms")} of each frame' if 'air' in busy else ''
     return [
-        section('map', 'Map', chart(machines, [medium('air', does, shown(air, 'Mbit/s'))])),
+        section('map', 'Map', chart(machines, [medium(
+            'air', does, shown(air, 'Mbit/s') + used + ('; the bottleneck' if brake == 'air'
+                                                        else ''))])),
         section('fleet', 'Fleet', headline(
-            f'Plan "{name}": target of {shown(target["latency_ms"], "ms")} '
-            + ('met' if met else 'missed') + f', {shown(run["stream_ms"], "ms")} at '
-            f'{shown(target["fps"])} frames a second', WELL if met else OUT),
-            facts([('alone, measured', shown(run['latency_ms'], 'ms')),
-                   ('predicted', shown(run['predicted_ms'], 'ms')),
-                   ('least of a frame', shown(run['bound_ms'], 'ms')),
-                   ('frames a second', f'{shown(run["fps"])}, predicted '
-                    f'{shown(run["predicted_fps"])}'),
-                   ('energy of an inference', shown(run['joules'], 'J')),
-                   ('target missed for', shown(run['qoe_missed_s'], 's')),
-                   ('frames lost', run['lost']), ('failed', run['failed'])], 'This plan'),
-            table('Stages', ['stage', 'devices', 'operators'],
-                  [[k, ', '.join(stage['devices']), stage['operators']]
-                   for k, stage in enumerate(run['stages'], 1)]),
-            table('All plans (choose one by the slider)', [
-                'plan', 'alone', 'predicted', 'at the rate', 'frames/s', 'energy', 'missed'],
-                [[each, shown(row['latency_ms'], 'ms'), shown(row['predicted_ms'], 'ms'),
-                  shown(row['stream_ms'], 'ms'), shown(row['fps']), shown(row['joules'], 'J'),
-                  shown(row['qoe_missed_s'], 's')] for each, row in runs], name),
+            f'{name}: target of {shown(target["latency_ms"], "ms")} at '
+            f'{shown(target["fps"])} frames a second {"met" if met else "missed"}: '
+            + (f'failed: {run["failed"]}' if run['failed'] else
+               f'{shown(run["stream_ms"], "ms")} at the rate')
+            + (f'; bottleneck: {_braked(run, target)}' if brake else ''), WELL if met else OUT),
+            facts_of('This plan', {
+                'plan': lambda row: name, 'alone': _beside('latency_ms', 'predicted_ms', 'ms'),
+                'frames a second': _beside('fps', 'predicted_fps'),
+                'bottleneck': lambda row: _braked(row, target),
+                'less than it cannot be': 'bound_ms ms',
+                'energy of an inference, modelled': 'joules J',
+                'target missed for': 'qoe_missed_s s', 'frames lost': 'lost',
+                'failed': 'failed'}, run),
+            results('All plans', 'plan', {
+                'device and operators': lambda row: ', '.join(
+                    f'{"+".join(stage["devices"])} {stage["operators"]}'
+                    for stage in row['stages']),
+                'alone': 'latency_ms ms', 'predicted': 'predicted_ms ms',
+                'at the rate': 'stream_ms ms', 'frames a second': 'fps',
+                'predicted rate': 'predicted_fps', 'bottleneck': _binds,
+                'energy, modelled': 'joules J', 'target missed': 'qoe_missed_s s',
+                'frames lost': 'lost'}, runs, name),
+            gantt('Eight frames of the camera by our plan, modelled', [
+                [lane, kind, readable(what), 1e3 * start, 1e3 * stop]
+                for lane, kind, what, start, stop in report.get('schedule', ())]),
             _after_kill(report['killed'], 'A device killed and started again', {
-                'device': ('device', ''), 'frames': ('frames', ''), 'lost': ('lost', ''),
-                'finished by the asker': ('by_asker', ''),
-                'longest time without the fleet': ('recovered_ms', 'ms')}))]
+                'device': 'device', 'frames': 'frames', 'lost': 'lost',
+                'finished by the asker': 'by_asker',
+                'longest time without the fleet': 'recovered_ms ms'}))]
 
 
-def _after_kill(killed: Report | None, caption: str, rows: Mapping[str, tuple[str, str]],
+def _beside(key: str, predicted: str, unit: str = '') -> Column:
+    return lambda row: '' if row[key] is None else \
+        f'{shown(row[key], unit)}, predicted {shown(row[predicted], unit)}'
+
+
+def _binds(run: Report) -> str:
+    """Return the device or medium that a frame keeps busy for the longest."""
+    busy = run.get('busy_ms') or {}
+    return max(busy, key=lambda lane: float(busy[lane]), default='')
+
+
+def _braked(run: Report, target: Report) -> str:
+    if not (brake := _binds(run)):
+        return ''
+    held, period = run['busy_ms'][brake], 1e3 / target['fps']
+    return f'{brake}, busy for {shown(held, "ms")} of the {shown(period, "ms")} between two ' \
+           f'frames ({held / period:.0%}, modelled)'
+
+
+def _after_kill(killed: Report | None, caption: str, columns: Mapping[str, Column],
                 ) -> Block | None:
-    """Return what became of a kill: `rows` name what is shown, its key and its unit."""
+    """Return what became of a kill."""
     if not killed:
         return None
     if killed.get('failed'):
         return headline(f'{caption}: failed: {killed["failed"]}', WARNS)
-    return facts([(name, shown(killed[key], unit) if number(killed[key]) is not None else
-                   {True: 'yes', False: 'no'}.get(killed[key], killed[key]))
-                  for name, (key, unit) in rows.items()], caption)
+    return facts_of(caption, columns, killed)
 
 
 def _language_steps(record: Recorded, report: Report) -> int:
@@ -281,36 +339,51 @@ def _language_steps(record: Recorded, report: Report) -> int:
 
 def _language(record: Recorded, report: Report, step: int) -> Sections:
     systems, mine = report['systems'], report['systems']['language']
-    if mine.get('failed'):
-        return [section('language', 'Language', headline(f'Failed: {mine["failed"]}', OUT))]
-    devices = [machine(name, 'head' if k == 0 else 'device', WELL, [
-        f'{mine["blocks"][name]} blocks, {mine["streamed"][name]} read from disk each token',
-        f'{shown(mine["peak_mb"][name])} of {shown(mine["limit_mb"][name], "MB")}'])
-        for k, name in enumerate(mine['blocks'])]
-    return [
-        section('map', 'Map', chart(devices, [medium(
-            'network', mine['blocks'], shown(report['mbit'], 'Mbit/s'))])),
-        section('language', 'Language', headline(
-            f'{shown(1e3 / mine["ms_per_token"])} tokens a second '
-            f'({shown(mine["ms_per_token"], "ms")} each, predicted '
-            f'{shown(mine["predicted_ms"], "ms")}); bottleneck: {mine["binds"]}'),
-            facts([('question', report['question']), ('answer', report['answer']),
-                   ('tokens', report['tokens']),
-                   ('same tokens as one process', 'yes' if report['identical'] else 'no')]),
-            table('All ways', ['way', 'ms a token', 'predicted', 'limit', 'bottleneck'], [
-                [name, shown(row['ms_per_token'], 'ms'), shown(row['predicted_ms'], 'ms'),
-                 shown(row['limit_ms'], 'ms'), row.get('binds', '')]
-                for name, row in systems.items()], 'language'),
-            table('Devices', ['device', 'blocks', 'read from disk', 'memory', 'computing',
-                              'waits for disk', 'waits for others', 'sent'], [
-                [name, mine['blocks'][name], mine['streamed'][name],
-                 f'{shown(mine["peak_mb"][name])} of {shown(mine["limit_mb"][name], "MB")}',
-                 *(shown(row[key], 'ms') for key in ('computing_ms', 'disk_ms', 'peers_ms')),
-                 shown(row['sent_kb'], 'kB')] for name, row in mine['per_token'].items()]),
-            _of_token(record, mine, step),
-            _after_kill(report['killed'], 'A device killed', {
-                'requests': ('requests', ''), 'lost': ('lost', ''),
-                'longest gap': ('gap_ms', 'ms'), 'same tokens': ('identical', '')}))]
+    found: Sections = []
+    blocks: list[Block | None] = [headline(f'Failed: {mine["failed"]}', OUT)]
+    if not mine.get('failed'):
+        found = [section('map', 'Map', chart([machine(
+            name, 'head' if k == 0 else 'device', WELL, [
+                f'{mine["blocks"][name]} blocks, {mine["streamed"][name]} read from disk each '
+                'token', _memory({key: mine[key][name] for key in ('peak_mb', 'limit_mb')}),
+                'the bottleneck: its ' + mine['binds'].partition(' ')[0]
+                if mine['binds'].endswith(f' of {name}') else ''])
+            for k, name in enumerate(mine['blocks'])], [medium(
+                'network', mine['blocks'], shown(report['mbit'], 'Mbit/s'))]))]
+        blocks = [
+            headline(f'{shown(1e3 / mine["ms_per_token"])} tokens a second '
+                     f'({shown(mine["ms_per_token"], "ms")} each, predicted '
+                     f'{shown(mine["predicted_ms"], "ms")}); bottleneck: {mine["binds"]}'),
+            results('Each token: devices', 'device', {
+                'blocks': 'blocks', 'read from disk': 'streamed', 'memory': _memory,
+                'computing': 'computing_ms ms', 'waits for disk': 'disk_ms ms',
+                'waits for others': 'peers_ms ms', 'sent': 'sent_kb kB',
+                'received': 'received_kb kB'}, [
+                    (name, {**row, **{key: mine[key][name] for key in (
+                        'blocks', 'streamed', 'peak_mb', 'limit_mb')}})
+                    for name, row in mine['per_token'].items()]),
+            _of_token(record, mine, step)]
+    return [*found, section(
+        'language', 'Language', *blocks,
+        facts_of('', {'question': 'question', 'answer': 'answer', 'tokens': 'tokens',
+                      'same tokens as one process': 'identical'}, report),
+        results('All ways', 'way', {
+            'a token': 'ms_per_token ms', 'predicted': 'predicted_ms ms',
+            'limit of its plan': 'limit_ms ms', 'times the limit': 'x', 'bottleneck': 'binds',
+            'blocks (of them read in every token)': lambda row: ', '.join(
+                f'{name} {count} ({row["streamed"][name]})'
+                for name, count in row.get('blocks', {}).items()) or 'all of them',
+            'most memory': lambda row: ', '.join(
+                f'{name} {_memory({"peak_mb": row["peak_mb"].get(name), "limit_mb": limit})}'
+                for name, limit in row.get('limit_mb', {}).items())},
+            systems.items(), 'language'),
+        _after_kill(report['killed'], 'A device killed', {
+            'requests': 'requests', 'lost': 'lost', 'longest gap': 'gap_ms ms',
+            'same tokens': 'identical'}))]
+
+
+def _memory(row: Report) -> str:
+    return f'{shown(row["peak_mb"])} of {shown(row["limit_mb"], "MB")}'
 
 
 def _of_token(record: Recorded, mine: Report, step: int) -> Block | None:
@@ -346,58 +419,79 @@ def _what(what: str) -> str:
 
 
 def _training(record: Recorded, report: Report, step: int) -> Sections:
-    mine, killed = report['systems'].get('training', {}), report['killed'] or {}
-    loss, plain = report['loss'], report['loss_one_process']
-    if report.get('failed') or not loss:
-        return [section('training', 'Training', headline(f'Failed: {report.get("failed")}', OUT))]
-    at = min(step, len(loss) - 1)
+    killed, loss, plain = report['killed'] or {}, report['loss'], report['loss_one_process']
+    systems = report['systems']
+    mine, alone = systems.get('training', {}), systems.get('one device', {})
     parts = killed.get('recovery_ms') or {}
+    blocks: list[Block | None] = [headline(f'Failed: {report.get("failed")}', OUT)]
+    if loss and not report.get('failed'):
+        at = min(step, len(loss) - 1)
+        blocks = [
+            headline(f'{shown(mine.get("round_ms"), "ms")} a round, predicted '
+                     f'{shown(mine.get("predicted_ms"), "ms")}; one device takes '
+                     f'{shown(alone.get("round_ms"), "ms")}'),
+            line('Loss', 'round', 'loss', {
+                'devices together': list(enumerate(loss, 1)),
+                'one process': list(enumerate(plain, 1))}, cursor=at + 1,
+                dashed=('one process',)),
+            facts([('round', f'{at + 1} of {report["rounds"]}'),
+                   ('loss', shown(loss[at], places=4)),
+                   ('loss of one process', shown(plain[at], places=4)),
+                   ('largest difference of weights', f'{report["max_rel_diff"]:.1e}'),
+                   ('accuracy at the end', shown(100 * report['accuracy'], '%', 2))],
+                  'This round'),
+            gantt('Who trained which layers', [
+                [device, 'compute', text, first, last]
+                for device, text, first, last in report.get('parts', ())], 'round')]
     return [section(
-        'training', 'Training', headline(
-            f'{shown(mine["round_ms"], "ms")} a round, predicted '
-            f'{shown(mine["predicted_ms"], "ms")}; one device takes '
-            f'{shown(report["systems"]["one device"]["round_ms"], "ms")}'),
-        line('Loss', 'round', 'loss', {
-            'devices together': list(enumerate(loss, 1)),
-            'one process': list(enumerate(plain, 1))}, cursor=at + 1, dashed=('one process',)),
-        facts([('round', f'{at + 1} of {report["rounds"]}'),
-               ('loss', shown(loss[at], places=4)),
-               ('loss of one process', shown(plain[at], places=4)),
-               ('largest difference of weights', f'{report["max_rel_diff"]:.1e}'),
-               ('accuracy at the end', shown(100 * report['accuracy'], '%', 2))], 'This round'),
-        table('Plans', ['plan', 'a round', 'predicted'], [
-            [name, shown(row['round_ms'], 'ms'), shown(row['predicted_ms'], 'ms')]
-            for name, row in report['systems'].items()], 'training'),
-        facts([('rounds replayed', killed.get('rounds_replayed')),
-               ('samples lost', killed.get('samples_lost')),
-               *((word, shown(parts.get(key), 'ms')) for key, word in (
-                   ('detect', 'until it was noticed'), ('move', 'moving what it held'),
-                   ('replay', 'replaying'))),
-               ('with a whole checkpoint instead', shown(killed.get('heavy_ms'), 'ms'))],
-              'A device killed'))]
+        'training', 'Training', *blocks,
+        results('Plans', 'plan', {
+            'a round': 'round_ms ms', 'predicted': 'predicted_ms ms',
+            'from one process': lambda row: power(row.get('loss_diff')),
+            'layers: devices (grains)': lambda row: row.get('plan', ''),
+            'the plan of': lambda row: row.get('same_plan_as', '')}, systems.items(),
+            'training'),
+        facts_of('A device killed', {
+            'rounds replayed': 'rounds_replayed', 'samples lost': 'samples_lost',
+            'until all have left the plan': 'detect ms', 'moving layers': 'move ms',
+            'replaying rounds': 'replay ms', 'in all': lambda row: shown(
+                sum(parts.values()) if parts else None, 'ms'),
+            'with a plan from scratch instead': 'heavy_ms ms'}, {**killed, **parts}))]
 
 
 def _serving(record: Recorded, report: Report, step: int) -> Sections:
-    systems = report['systems']
+    systems, bound = report['systems'], report['oracle_goodput']
     ours, row = next(iter(systems.items()))
+    sites = report.get('sites', {})
+    tight = max(sites, default='', key=lambda name: float(
+        sites[name]['asked_per_s'] / sites[name]['capacity_per_s']))
+    seconds = report.get('by_second', {})
     return [section(
         'serving', 'Serving', headline(
             f'{shown(row["goodput"])} of {shown(report["asked_per_s"])} requests a second in '
-            f'time; no choice exceeds {shown(report["oracle_goodput"])}',
-            WELL if row['goodput'] >= 0.9 * report['oracle_goodput'] else WARNS),
-        table('Choosers', ['chooser', 'goodput /s', 'requests', 'in time', 'late', 'refused',
-                           'cancelled', 'lost', 'p95', 'forwarded'], [
-            [name, shown(each['goodput']), *(each[key] for key in (
-                'requests', 'in_time', 'late', 'refused', 'cancelled', 'lost')),
-             shown(each['p95_ms'], 'ms'), each['transfers']] for name, each in systems.items()],
-            ours),
+            f'time; no choice exceeds {shown(bound)}'
+            + (f'; bottleneck: {tight}, asked for {shown(sites[tight]["asked_per_s"])} a second, '
+               f'can do {shown(sites[tight]["capacity_per_s"])}' if tight else ''),
+            WELL if row['goodput'] >= 0.9 * bound else WARNS),
+        results('Choosers', 'chooser', {
+            'goodput': 'goodput /s', 'of the bound': lambda each: shown(
+                100 * each['goodput'] / bound, '%') if bound else '',
+            'requests': 'requests', **FATES},
+            [*systems.items(), ('simulated', report['simulated'])], ours),
+        results('Sites', 'site', {'asked first': 'asked_per_s /s',
+                                  'can do': 'capacity_per_s /s'}, sites.items()),
+        line('Answers in time by second', 's', 'answers in time per s', {
+            **{name: list(enumerate(counts)) for name, counts in seconds.items()},
+            'bound': [(0, bound), (max(map(len, seconds.values())) - 1, bound)]
+            if seconds else []}, dashed=('asked', 'bound')),
+        line('The same while a site is killed (dashed line)', 's', 'answers in time per s', {
+            name: list(enumerate(counts))
+            for name, counts in report['killed'].get('by_second', {}).items()},
+            cursor=report['killed'].get('at_s'), dashed=('asked',)),
         _after_kill(report['killed'], 'A site killed', {
-            'site': ('site', ''), 'requests': ('requests', ''), 'in time': ('in_time', ''),
-            'late': ('late', ''), 'refused': ('refused', ''), 'lost': ('lost', ''),
-            'goodput': ('goodput', 'requests/s')}),
-        facts([('simulated', shown(report['simulated']['goodput'], 'requests/s')),
-               ('capacity', shown(report['capacity_per_s'], 'requests/s')),
-               ('how', report['how'])], 'Compare'))]
+            'site': 'site', 'requests': 'requests', **FATES, 'goodput': 'goodput requests/s'}),
+        facts_of('Compare', {'capacity': 'capacity_per_s requests/s', 'how': 'how'}, report,
+                 [('simulated', shown(report['simulated']['goodput'], 'requests/s'))]))]
 
 
 _Length = Callable[[Recorded, Report], int]

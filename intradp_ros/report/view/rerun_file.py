@@ -73,6 +73,10 @@ class _File:
             '| ' + ' | '.join(cell.replace('|', '/').replace('\n', ' ') for cell in row) + ' |'
             for row in rows), media_type=rr.MediaType.MARKDOWN))
 
+    def _remarks(self, name: str, b: Block) -> None:
+        self._log(name, rr.TextDocument('\n'.join(f'* {text}' for text in b['texts']),
+                                        media_type=rr.MediaType.MARKDOWN))
+
     def _map(self, name: str, b: Block) -> None:
         machines = {m['name']: m for m in b['machines']}
         self._log(name, rr.GraphNodes(

@@ -8,7 +8,10 @@ const $ = (id) => document.getElementById(id);
 const SVG = 'http://www.w3.org/2000/svg';
 const query = new Map();
 const pictures = new Map();
-let view = null, looking = null, timer = 0, key = sessionStorage.getItem('key') || '';
+// The views of a page that opens without a server.
+const kept = $('kept') && JSON.parse($('kept').textContent);
+let view = null, looking = null, timer = 0;
+let key = kept ? '' : sessionStorage.getItem('key') || '';
 
 function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -60,6 +63,8 @@ const legend = (entries) => el('div', {class: 'legend'}, ...entries.map(([name, 
 }));
 const figure = (block, ...children) => el('figure', {}, el('figcaption', {}, block.caption),
   ...children);
+const inline = (text) => text.split('`').map((part, k, {length}) => k % 2 && k + 1 < length
+  ? el('code', {}, part) : k % 2 ? `\`${part}` : part);
 const choose = (name, value) => () => { query.set(name, value); look(); };
 
 const draw = {
@@ -67,19 +72,24 @@ const draw = {
   facts: (b) => el('div', {class: 'scroll'}, el('table', {class: 'facts'},
     b.caption ? el('caption', {}, b.caption) : null,
     el('tbody', {}, ...b.rows.map(([name, value]) =>
-      el('tr', {}, el('th', {scope: 'row'}, name), el('td', {}, value)))))),
+      el('tr', {}, el('th', {scope: 'row'}, name), el('td', {}, ...inline(value))))))),
+  remarks: (b) => el('ul', {class: 'remarks'}, ...b.texts.map((text) =>
+    el('li', {}, ...inline(text)))),
   table(b) {
-    const words = b.head.map((_, k) => b.rows.some((row) => !/^([\d–+-]|$)/.test(row[k]))
+    const words = b.head.map((_, k) => b.rows.some((row) => row.length === b.head.length
+      && !/^([\d–+-]|$)/.test(row[k]))
       ? 'word' : undefined);
     return el('div', {class: b.head.length > 4 ? 'scroll wide' : 'scroll', tabindex: 0},
-      el('table', {},
+      el('table', {class: 'cards'},
         el('caption', {}, b.caption),
         el('thead', {}, el('tr', {}, ...b.head.map((h, k) =>
           el('th', {scope: 'col', class: words[k]}, h)))),
         el('tbody', {}, ...b.rows.map((row) => el('tr',
           {class: b.ours && row[0] === b.ours ? 'ours' : ''},
           ...row.map((cell, k) =>
-            el('td', {class: cell.length > 40 ? 'text' : words[k]}, cell)))))));
+            el(k ? 'td' : 'th', {class: cell.length > 40 ? 'text' : words[k], scope: k ? undefined
+              : 'row', 'data-label': b.head[k], colspan: k && k + 1 === row.length
+              && k + 1 < b.head.length ? b.head.length - k : undefined}, cell)))))));
   },
   map: (b) => el('div', {class: 'map'},
     ...b.machines.map((m) => el('div', {class: `machine ${m.state}`}, el('b', {}, m.name), ' ',
@@ -157,15 +167,20 @@ const draw = {
       const a = axes(width, 220, [0, end], [100, 0], 'operators, in order', 'rows from the top, %');
       let begin = 0;
       for (const [stop, share] of b.stages) {
-        for (const [side, top, bottom] of [[0, 0, share], [1, share, 1]])
-          if (bottom > top) a.drawn.append(svg('rect', {x: a.x(begin), y: a.y(100 * top),
-            width: a.x(stop) - a.x(begin), height: a.y(100 * bottom) - a.y(100 * top),
+        for (const [side, top, bottom] of [[0, 0, share], [1, share, 1]]) {
+          if (bottom <= top) continue;
+          const wide = a.x(stop) - a.x(begin), high = a.y(100 * bottom) - a.y(100 * top);
+          a.drawn.append(svg('rect', {x: a.x(begin), y: a.y(100 * top), width: wide, height: high,
             fill: b.lanes[side], stroke: 'var(--paper)'}, title(
             `${['robot', 'server'][side]}: ${round(100 * (bottom - top))} % of the rows of `
-            + `operators ${begin} to ${stop - 1}`)));
+            + `operators ${begin} to ${stop - 1}`)), wide < 40 || high < 16 ? ''
+            : svg('text', {class: 'onbar', x: a.x(begin) + wide / 2, 'text-anchor': 'middle',
+              y: a.y(100 * top) + high / 2 + 4}, `${Math.round(100 * (bottom - top))} %`));
+        }
         begin = stop;
       }
-      parts.push(a.drawn, legend([['robot', b.lanes[0]], ['server', b.lanes[1]]]));
+      parts.push(a.drawn, legend([['computed by the robot', b.lanes[0]],
+        ['computed by the server', b.lanes[1]]]));
     }
     if (b.image) parts.push(picture(b));
     return figure(b, ...parts);
@@ -245,7 +260,17 @@ function say(text, tone) {
   $('state').className = tone;
 }
 
+function replay() {
+  const at = Number(query.get('at') || 0), far = (one) => Math.abs(one.at - at);
+  const found = kept.views.reduce((best, one) => far(one) < far(best) ? one : best);
+  view = {...found, sections: found.sections.map((s) => ({...s, blocks: s.blocks.map(
+    ([k, places]) => ({...kept.blocks[k], ...places}))}))};
+  say('recorded', '');
+  show();
+}
+
 async function look() {
+  if (kept) return replay();
   if (looking) looking.abort();
   const mine = looking = new AbortController();
   try {
@@ -286,7 +311,7 @@ $('login').addEventListener('submit', (event) => {
 $('slider').addEventListener('input', () => { query.set('at', $('slider').value); look(); });
 $('play').addEventListener('click', () => {
   if (timer) { clearInterval(timer); timer = 0; } else timer = setInterval(() => {
-    query.set('at', (view.at + 1) % view.length);
+    query.set('at', (Number(query.get('at') || view.at) + 1) % view.length);
     look();
   }, 500);
   $('play').textContent = timer ? 'Pause' : 'Play';
@@ -296,5 +321,7 @@ addEventListener('resize', () => {
   clearTimeout(resized);
   resized = setTimeout(() => view && show(), 100);
 });
+for (const [name, url] of Object.entries(kept ? kept.pictures : {}))
+  pictures.set(`${name}#0`, Promise.resolve(url));
 if (location.hash.startsWith('#at=')) query.set('at', location.hash.slice(4));
 look();
