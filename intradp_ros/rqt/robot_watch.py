@@ -15,7 +15,9 @@ from rclpy.node import Node
 
 from intradp_ros.msg import InferenceStats, InferenceTimeline, LinkState, SharingEvent
 from intradp_ros.nodes.common.lifecycle import LATCHED
-from intradp_ros.rqt.watched_robot import WatchedRobot
+from intradp_ros.nodes.common.plain_messages import plain
+from intradp_ros.report.view.blocks import Block
+from intradp_ros.report.view.observed import Observed
 
 _STATS = 'intradp_ros/msg/InferenceStats'
 _DEPTH = 50
@@ -38,17 +40,16 @@ class RobotWatch:
     def __init__(self, node: Node, robot: str, clock: Callable[[], float] = time.monotonic,
                  ) -> None:
         """Subscribe to the topics of `robot`, a fully qualified node name."""
-        self._node, self._clock, self._lock = node, clock, threading.Lock()
-        self._robot = WatchedRobot(robot)
+        self._node, self._clock, self._lock, self._robot = node, clock, threading.Lock(), robot
+        self._observed = Observed()
         self._timeline: Any = None
-        seen, above = self._robot, robot.rpartition('/')[0]
+        self._newest: Any = None
+        above = robot.rpartition('/')[0]
         self._subscriptions = [
-            self._subscribe(InferenceStats, f'{robot}/stats',
-                            lambda m: seen.take_stats(m, clock()), _DEPTH),
-            self._subscribe(LinkState, f'{robot}/link', lambda m: seen.take_link(m, clock()),
-                            _DEPTH),
-            self._subscribe(SharingEvent, f'{robot}/events', seen.take_event, LATCHED),
-            *(self._subscribe(DiagnosticArray, topic, seen.take_diagnostics, _DEPTH)
+            self._subscribe(InferenceStats, f'{robot}/stats', _DEPTH),
+            self._subscribe(LinkState, f'{robot}/link', _DEPTH),
+            self._subscribe(SharingEvent, f'{robot}/events', LATCHED),
+            *(self._subscribe(DiagnosticArray, topic, _DEPTH)
               for topic in sorted({'/diagnostics', f'{above}/diagnostics'}))]
 
     @property
@@ -59,16 +60,27 @@ class RobotWatch:
     @timelines.setter
     def timelines(self, wanted: bool) -> None:
         if wanted and self._timeline is None:
-            self._timeline = self._subscribe(
-                InferenceTimeline, f'{self._robot.name}/timeline', self._robot.take_timeline, 1)
+            self._timeline = self._subscribe(InferenceTimeline, f'{self._robot}/timeline', 1)
         elif not wanted and self._timeline is not None:
             self._node.destroy_subscription(self._timeline)
             self._timeline = None
 
-    def look(self, what: Callable[[WatchedRobot, float], Any]) -> Any:
-        """Return what a function makes of what is seen now; no message comes meanwhile."""
+    def blocks(self) -> tuple[list[tuple[str, str]], list[Block]]:
+        """Return rows about the robot and its link, and what a view shows of its frames."""
         with self._lock:
-            return what(self._robot, self._clock())
+            if self._newest is not None:  # most are never looked at
+                self._observed.take('InferenceTimeline', f'{self._robot}/timeline',
+                                    plain(self._newest), self._clock())
+                self._newest = None
+            sections = self._observed.view({}, self._clock())['sections']
+        maps = [block for section in sections if section['id'] == 'map'
+                for block in section['blocks']]
+        rows = [('robot', f'{what["name"]}, {what["state"]}: {"; ".join(what["lines"])}')
+                for block in maps for what in block['machines'] if what['name'] == self._robot]
+        rows += [('link', medium['text']) for block in maps for medium in block['media']
+                 if medium['name'] == f'link of {self._robot}']
+        return rows, [block for section in sections if section['id'].startswith('sharing')
+                      for block in section['blocks']]
 
     def close(self) -> None:
         """Stop watching."""
@@ -77,10 +89,13 @@ class RobotWatch:
             self._node.destroy_subscription(subscription)
         self._subscriptions = []
 
-    def _subscribe(self, kind: type, topic: str, take: Callable[[Any], None], qos: Any) -> Any:
+    def _subscribe(self, kind: type, topic: str, qos: Any) -> Any:
         def taken(message: Any) -> None:
             with self._lock:
-                take(message)
+                if kind is InferenceTimeline:
+                    self._newest = message
+                else:
+                    self._observed.take(kind.__name__, topic, plain(message), self._clock())
 
         # Who spins waits for a subscription's events, too, and ends with an error when these
         # are destroyed at a wrong moment (rclpy 9): without events there is no such moment.

@@ -15,9 +15,11 @@ from matplotlib.figure import Figure
 
 from intradp_ros.core.steady import Steady
 from intradp_ros.report.timeline_plot import timeline_figure
+from intradp_ros.report.view.blocks import Block
 from intradp_ros.rqt.history_plot import history_figure
 from intradp_ros.rqt.qt import QtCore, QtGui, QtWidgets
 from intradp_ros.rqt.robot_watch import RobotWatch
+from intradp_ros.runtime.transport.timeline import Event
 
 REFRESH_MS = 500
 DRAW_EVERY = 1.0  # seconds between two drawings of a picture, at the least
@@ -47,7 +49,7 @@ class Picture(QtWidgets.QLabel):  # type: ignore[misc]
 
     def draw(self, make: Callable[[], Figure], of: object, now: float) -> None:
         """Draw a figure of something unless it was drawn, or the one before is too young."""
-        if self._drawing is None and of is not self._of and self.isVisible() and (
+        if self._drawing is None and of != self._of and self.isVisible() and (
                 now - self._began >= self._rest):
             self._began, self._of = now, of
             self._drawing = self._painter.submit(_pixels, make)
@@ -126,8 +128,7 @@ class SharingWidget(QtWidgets.QWidget):  # type: ignore[misc]
         if watch is None:
             return
         watch.timelines = self.timelines
-        self._show(*watch.look(lambda robot, now: (
-            robot.rows(now), [*robot.events], [*robot.samples], robot.spans, now)))
+        self._show(*watch.blocks())
 
     def close_watch(self) -> None:
         """Stop watching and drawing; for good."""
@@ -144,25 +145,29 @@ class SharingWidget(QtWidgets.QWidget):  # type: ignore[misc]
             self._watch, self._watched_name = self._begin(self.robot), self.robot
         return self._watch
 
-    def _show(self, rows: Sequence[tuple[str, str]], events: Sequence[str], samples: Any,
-              spans: Any, now: float) -> None:
-        for name, value in rows:
+    def _show(self, rows: Sequence[tuple[str, str]], blocks: Sequence[Block]) -> None:
+        found = {block['kind']: block for block in blocks}
+        for name, value in [
+                *rows, *(('now', b['text']) for b in blocks if b['kind'] == 'headline'),
+                *(row for b in blocks if b['kind'] == 'facts' for row in b['rows'])]:
             if name not in self._values:
                 self._values[name] = _selectable()
                 self._rows.addRow(name, self._values[name])
             self._values[name].setText(value)
-        if [self._events.item(i).text() for i in range(self._events.count())] != [*events]:
+        events = [': '.join(row) for row in found.get('table', {}).get('rows', ())]
+        if [self._events.item(i).text() for i in range(self._events.count())] != events:
             self._events.clear()
-            self._events.addItems([*events])
+            self._events.addItems(events)
             self._events.scrollToBottom()
         drawn = time.monotonic()
-        if samples:
-            self._history.draw(lambda: history_figure(samples, now), samples, drawn)
+        if frames := found.get('frames'):
+            self._history.draw(lambda: history_figure(frames), frames['rows'], drawn)
         self._timeline.setVisible(self.timelines)
-        if spans and self.timelines:
-            self._timeline.draw(
-                lambda: timeline_figure(spans, 'newest inference, measured on both sides'),
-                spans, drawn)
+        if self.timelines and (timeline := found.get('gantt')):
+            self._timeline.draw(lambda: timeline_figure(
+                [Event(lane, kind, name, start / 1e3, stop / 1e3)
+                 for lane, kind, name, start, stop in timeline['spans']],
+                'newest inference, measured on both sides'), timeline['spans'], drawn)
         self._history.take()
         self._timeline.take()
 

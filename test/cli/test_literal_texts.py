@@ -17,7 +17,6 @@ import pytest
 from intradp_lab.cli.demo_fleet import RIVALS
 from intradp_lab.cli.fleet_report import show_report
 from intradp_lab.report.overview_plot import overview_figure
-from intradp_lab.report.page import render
 from intradp_lab.report.soak_plot import draw_soak
 from intradp_lab.report.trace_plot import draw_trace
 from intradp_ros.cli.main import main
@@ -29,6 +28,8 @@ from intradp_ros.report.palette import colours, LANES, OVERLAPS
 from intradp_ros.report.round_plot import draw_round, FORWARD, RoundSpan
 from intradp_ros.report.timeline_plot import timeline_figure
 from intradp_ros.report.training_plot import draw_training, Part
+from intradp_ros.report.view.blocks import headline, section, view_of
+from intradp_ros.report.view.standing_page import standing_page
 from intradp_ros.runtime.transport.timeline import Event
 from intradp_ros.systems.fleet.planner import OURS
 
@@ -83,8 +84,8 @@ def test_reports_and_pages_show_names_of_devices_as_they_are(name: str) -> None:
                   'device': name, 'frames': 1, 'lost': 0, 'max_rel_diff': 0.0, 'by_asker': 0,
                   'recovered_ms': 1.0, 'half_the_air_s': 0, 'network': 'n', 'failed': ''}}
     assert printed(lambda out: show_report(report, out)).count(name) == 4
-    page = render('fleet.html', title=name, tables={name: {name: {**row, 'text': name}}},
-                  ours='', headline=name, remarks=[name], measured=[(name, name)], picture='')
+    page = standing_page([view_of(name, [section(name, name, headline(name))])],
+                         lambda picture: None)
     assert '<script>x' not in page
 
 

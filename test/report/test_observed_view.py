@@ -92,6 +92,25 @@ def test_a_robot() -> None:
     assert '45.5 ms, predicted 39.5 ms, alone 83.5 ms' in blocks(view, 'headline')[0]['text']
 
 
+def test_what_is_old_is_not_reported_as_new() -> None:
+    seen = Observed()
+    for k, other in enumerate(({}, {'by_rows': False}, {'shared': False}, {'recovered': True})):
+        seen.take('InferenceStats', f'{ROBOT}/stats', stats(k, **{
+            'latency_ms': 50.0, 'alone_ms': 150.0, 'shared': True, 'by_rows': True,
+            'recovered': False, **other}), 1.0)
+    seen.take('LinkState', f'{ROBOT}/link', LINK, 1.0)
+    seen.take('DiagnosticArray', '/diagnostics', status(ROBOT, inferences=3), 1.0)
+    view = seen.view({}, 2.0)
+    assert facts(view, 'sharing')['gain over local'] == '3.00 times as fast'
+    assert facts(view, 'sharing')['who computed'] == (
+        'both by rows 1, server took part 1, robot alone 1, robot finished 1')
+    assert 'ago' not in blocks(view, 'headline', 'sharing')[0]['text']
+    view = seen.view({}, 9.0)
+    assert blocks(view, 'headline', 'sharing')[0]['text'].endswith('; this was 8 s ago')
+    [[link]] = [b['media'] for b in blocks(view, 'map')]
+    assert link['text'] == 'not heard for 8 s' and link['state'] == 'out'
+
+
 def test_a_fleet_says_who_is_out_since_when_and_why() -> None:
     seen = Observed()
     seen.take('FleetState', '/fleet/state', state(alive=['a', 'b', 'c'], trouble=[]), 10.0)

@@ -148,9 +148,11 @@ def test_the_plugin_shows_a_robot(rqt: None, application: Any, robots: Callable[
             application.processEvents()
 
     until(lambda: widget.robot == '/robot', 'the robot')
-    until(lambda: 'both by rows' in widget._values.get('schedule').text()
+    until(lambda: 'both by rows' in widget._values['now'].text()
           if widget._values else False, 'its figures')
     assert widget._values['gain over local'].text() == '2.00 times as fast'
+    assert widget._values['schedule'].text() == 'shared 2'
+    assert widget._values['latency, median'].text() == '40 ms'
     until(lambda: widget._events.count(), 'what happened before')
     assert 'the link was cut' in widget._events.item(0).text()
     until(lambda: widget._history.pixmap() and not widget._history.pixmap().isNull(),

@@ -11,7 +11,8 @@ from typing import Any
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     'device': ('weight_bytes_served', ('plan', 'inferences', 'trouble')),
     'robot': ('inferences', ('mode', 'processing_time_ms', 'inferences', 'inferences_shared',
-                             'inferences_recovered', 'outages')),
+                             'inferences_recovered', 'outages', 'schedule_switches',
+                             'inputs_dropped', 'refusal')),
     'server': ('sessions', ('sessions', 'max_sessions', 'sessions_computing')),
     'coordinator': ('missing', ('plan', 'alive', 'missing', 'trouble')),
     'planner': ('books_made', ('profiles', 'books')),

@@ -8,11 +8,12 @@ Takes messages as plain data, live or of a recording, of any values; keeps no mo
 """
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 import json
+from statistics import median
 from typing import Any
 
 from intradp_ros.report.operator_names import readable
@@ -143,6 +144,7 @@ class _Robot:
     events: deque[Data] = field(default_factory=lambda: deque(maxlen=EVENTS))
     timelines: dict[Any, list[list[Any]]] = field(default_factory=dict)
     link: Data = field(default_factory=dict)
+    link_seen: float = 0.0
     book: Sequence[Any] = ()
     picture: str = ''
 
@@ -189,7 +191,7 @@ class Observed:
         for name in [n for n, node in self._nodes.items() if now - node.seen > FORGOTTEN]:
             del self._nodes[name]
         notes = [text for when, text in self._notices.values() if now - when < 30.0]
-        sections = [*self._map(now), *self._sharing(query), *self._fleet(), *self._language(),
+        sections = [*self._map(now), *self._sharing(query, now), *self._fleet(), *self._language(),
                     *self._training(), *self._serving(now)]
         if not sections and self._domain:
             notes.append(
@@ -220,7 +222,8 @@ class Observed:
         self._robot(topic).stats.append((when, data))
 
     def _link(self, topic: str, data: Any, when: float) -> None:
-        self._robot(topic).link = data
+        robot = self._robot(topic)
+        robot.link, robot.link_seen = data, when
 
     def _event(self, topic: str, data: Any, when: float) -> None:
         self._robot(topic).events.append(data)
@@ -328,14 +331,15 @@ class Observed:
                 f'of fleet {name}']) for device, since in fleet.missing.items()]
         for name, robot in sorted(self._robots.items()):
             if robot.link:
-                crossing = _crossing(robot, now)
-                media.append(medium(f'link of {name}', (), ', '.join(filter(None, (
+                crossing, quiet = _crossing(robot, now), now - robot.link_seen
+                media.append(medium(f'link of {name}', (), f'not heard for {quiet:.0f} s'
+                                    if quiet > SILENT else ', '.join(filter(None, (
                     f'up {megabits(robot.link["up_rate"])}',
                     f'down {megabits(robot.link["down_rate"])}',
                     f'expected {megabits(robot.link["predicted_rate"])}',
                     f'round trip {shown(1e3 * robot.link["round_trip"], "ms")}',
                     f'{megabits(crossing)} cross now' if crossing is not None else ''))),
-                    WELL if robot.link['connected'] else OUT))
+                    WELL if robot.link['connected'] and quiet <= SILENT else OUT))
         for address, site in sorted(self._gateways.items()):
             said = self._sites.get(address, {})
             machines.append(machine(said.get('site', address), 'site',
@@ -344,14 +348,14 @@ class Observed:
                 f'{said.get("executors", "")} executors' if said else '']))
         return [section('map', 'Map', chart(machines, media))] if machines else []
 
-    def _sharing(self, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    def _sharing(self, query: Mapping[str, str], now: float) -> Iterator[dict[str, Any]]:
         for name, robot in sorted(self._robots.items()):
             if not robot.stats:
                 continue
             chosen = next(((w, s) for w, s in robot.stats
                            if f'{name} {s["inference"]}' == query.get('frame')), robot.stats[-1])
             yield section(f'sharing{name.replace("/", "-")}', f'Sharing: {name}',
-                          *_shared(name, robot, chosen[1]))
+                          *_shared(name, robot, chosen[1], now))
 
     def _fleet(self) -> Iterator[dict[str, Any]]:
         for name, fleet in sorted(self._fleets.items()):
@@ -512,15 +516,20 @@ def _of(known: dict[str, Any], name: str, make: Callable[[], Any]) -> Any:
     return known[name]
 
 
-def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
+def _who(stats: Data) -> str:
+    """Return who computed a frame."""
+    return 'robot finished' if stats['recovered'] else 'robot alone' if not stats['shared'] else \
+        'both by rows' if stats['by_rows'] else 'server took part'
+
+
+def _shared(name: str, robot: _Robot, stats: Data, now: float) -> Iterator[Block | None]:
     """Yield the blocks of a robot's inferences, and of the one that is chosen."""
-    latest = robot.stats[-1][1]
-    who = 'robot finished' if latest['recovered'] else 'both by rows' if latest['by_rows'] else \
-        'server took part' if latest['shared'] else 'robot alone'
-    predicted, alone = latest['predicted_ms'], latest['alone_ms']
+    when, latest = robot.stats[-1]
+    predicted, alone, quiet = latest['predicted_ms'], latest['alone_ms'], now - when
     yield headline(f'{shown(latest["latency_ms"], "ms")}, predicted {shown(predicted, "ms")}'
-                   + (f', alone {shown(alone, "ms")}' if alone else '') + f': {who}',
-                   WARNS if latest['recovered'] else WELL)
+                   + (f', alone {shown(alone, "ms")}' if alone else '') + f': {_who(latest)}'
+                   + (f'; this was {_ago(quiet)} ago' if quiet > SILENT else ''),
+                   WARNS if latest['recovered'] or quiet > SILENT else WELL)
     rows = []
     for _, each in robot.stats:
         took, computing, waiting = (each[key] for key in (
@@ -538,6 +547,13 @@ def _shared(name: str, robot: _Robot, stats: Data) -> Iterator[Block | None]:
         'frame': 'inference', 'schedule': lambda row: f'{row["strategy"]} {row["schedule"]}',
         **FRAME, 'bottleneck': lambda row: bottleneck(own) or _longest(row)}, stats)
     schedule = stats['schedule']
+    last = [each for _, each in robot.stats]
+    gains = [each['alone_ms'] / each['latency_ms'] for each in last
+             if each['alone_ms'] and each['latency_ms'] > 0]
+    yield facts([('latency, median', shown(median(each['latency_ms'] for each in last), 'ms')),
+                 ('gain over local', f'{median(gains):.2f} times as fast' if gains else ''),
+                 ('who computed', ', '.join(f'{who} {count}' for who, count in Counter(
+                     map(_who, last)).items()))], f'The last {len(last)} frames')
     stages = robot.book[schedule] if stats['by_rows'] and schedule < len(robot.book) else []
     yield bands(ROWS, stages, robot.picture, latest['inference'])
     yield gantt('Timeline of this frame' if own else

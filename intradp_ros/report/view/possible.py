@@ -22,7 +22,8 @@ def possible(offered: Mapping[str, float], rates: Mapping[tuple[Executor, str], 
     """
     if len(rates) > MOST:
         return None
-    return _most(tuple(sorted(offered.items())), tuple(sorted(rates.items())))
+    return _most(tuple(sorted(offered.items())), tuple(sorted(
+        (pair, rate) for pair, rate in rates.items() if pair[1] in offered)))
 
 
 @lru_cache(64)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.report.operator_names import readable
-from intradp_ros.report.palette import BLUE, PURPLE
+from intradp_ros.report.palette import BLUE, ORANGE, PURPLE
 from intradp_ros.report.view.blocks import (
     bands,
     Block,
@@ -235,8 +235,8 @@ def _perception(record: Recorded, report: Report, step: int) -> Sections:
                                          machine('server', 'server', WELL, [])],
                                         [medium('link', ('robot', 'server'), report['link'])])),
             section('sharing', 'Sharing', headline(
-                f'{cut_["equal"]} of {cut_["frames"]} frames are the same while '
-                f'{report["outage"].removeprefix("the link was ")} link; {cut_["lost"]} lost',
+                f'{report["outage"][:1].upper()}{report["outage"][1:]}: {cut_["equal"]} of '
+                f'{cut_["frames"]} frames meanwhile are the same, {cut_["lost"]} lost',
                 WARNS if cut_['lost'] else WELL), results('Networks', 'network', {
                     'inference, median': 'median_ms ms', 'around it, median': 'extra_ms ms',
                     'frames': 'frames', 'lost': 'lost', 'equal': 'equal',
@@ -282,7 +282,7 @@ def _fleet(record: Recorded, report: Report, step: int) -> Sections:
                 'plan': lambda row: name, 'alone': _beside('latency_ms', 'predicted_ms', 'ms'),
                 'frames a second': _beside('fps', 'predicted_fps'),
                 'bottleneck': lambda row: _braked(row, target),
-                'less than it cannot be': 'bound_ms ms',
+                'the least that is possible': 'bound_ms ms',
                 'energy of an inference, modelled': 'joules J',
                 'target missed for': 'qoe_missed_s s', 'frames lost': 'lost',
                 'failed': 'failed'}, run),
@@ -340,7 +340,7 @@ def _language_steps(record: Recorded, report: Report) -> int:
 def _language(record: Recorded, report: Report, step: int) -> Sections:
     systems, mine = report['systems'], report['systems']['language']
     found: Sections = []
-    blocks: list[Block | None] = [headline(f'Failed: {mine["failed"]}', OUT)]
+    blocks: list[Block | None] = [headline(f'Failed: {mine.get("failed")}', OUT)]
     if not mine.get('failed'):
         found = [section('map', 'Map', chart([machine(
             name, 'head' if k == 0 else 'device', WELL, [
@@ -433,7 +433,7 @@ def _training(record: Recorded, report: Report, step: int) -> Sections:
             line('Loss', 'round', 'loss', {
                 'devices together': list(enumerate(loss, 1)),
                 'one process': list(enumerate(plain, 1))}, cursor=at + 1,
-                dashed=('one process',)),
+                dashed=('one process',), known={'devices together': BLUE, 'one process': ORANGE}),
             facts([('round', f'{at + 1} of {report["rounds"]}'),
                    ('loss', shown(loss[at], places=4)),
                    ('loss of one process', shown(plain[at], places=4)),

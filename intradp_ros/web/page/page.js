@@ -183,7 +183,9 @@ const draw = {
         ['computed by the server', b.lanes[1]]]));
     }
     if (b.image) parts.push(picture(b));
-    return figure(b, ...parts);
+    const box = figure(b, ...parts);
+    if (!b.stages.length) box.classList.add('alone');
+    return box;
   },
 };
 
