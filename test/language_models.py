@@ -29,7 +29,10 @@ from intradp_ros.systems.language.planner import build, Choice, Share
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
 from intradp_ros.systems.language.stored import OF_DTYPE
 
+#: For tests of losses: who is silent for a moment is gone.
 QUICK = CoordinatorTimes(MemberTimes(0.1, 0.3, 0.6, 0.2), rest=0.2)
+#: For others: nobody is taken for gone, however busy the machine is; plans are made at once.
+STEADY = CoordinatorTimes(MemberTimes(0.02, 60.0, 120.0, 0.02), rest=0.02)
 NAMES = 'abcd'
 SHAPE = {'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 4,
          'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 97,

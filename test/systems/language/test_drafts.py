@@ -8,7 +8,7 @@ import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from language_models import costs, QUICK, Scripted, tiny_model
+from language_models import costs, QUICK, Scripted, STEADY, tiny_model
 import pytest
 import torch
 
@@ -104,7 +104,8 @@ def answers(model, prompts, drafts: int, count: int = 2, sampling: Sampling = Sa
     manifest, store = model
     fleet = costs(manifest, count, tokens=1024)
     with LocalLanguage(fleet, 'a', Scripted(fleet, 2, True), {'a': store},
-                       LanguageOptions(policy=HeadPolicy(drafts=drafts)), times=QUICK) as local:
+                       LanguageOptions(policy=HeadPolicy(drafts=drafts)),
+                       times=QUICK if kill else STEADY) as local:
         local.wait_ready(TIMEOUT)
         logits: list[list[torch.Tensor]] = [[] for _ in prompts]
         asked = [local.ask(prompt, COUNT, mine, sampling=sampling)
@@ -157,7 +158,7 @@ def test_beginnings_that_are_shared_hold_no_draft(model, always):
     manifest, store = model
     fleet = costs(manifest, 1, tokens=1024)
     with LocalLanguage(fleet, 'a', Scripted(fleet, 1, False), {'a': store},
-                       LanguageOptions(policy=HeadPolicy(drafts=7)), times=QUICK) as local:
+                       LanguageOptions(policy=HeadPolicy(drafts=7)), times=STEADY) as local:
         local.wait_ready(TIMEOUT)
         for _ in range(2):
             first = local.ask(PROMPTS[2], COUNT)
@@ -168,7 +169,7 @@ def test_beginnings_that_are_shared_hold_no_draft(model, always):
             alone: list[torch.Tensor] = []
             with LocalLanguage(fleet, 'a', Scripted(fleet, 1, False), {'a': store},
                                LanguageOptions(policy=HeadPolicy(drafts=0)),
-                               times=QUICK) as other:
+                               times=STEADY) as other:
                 other.wait_ready(TIMEOUT)
                 other.ask(whole, 8, alone).wait(TIMEOUT)
             assert torch.equal(torch.stack(logits), torch.stack(alone))
@@ -199,7 +200,7 @@ def test_requests_that_end_or_are_cancelled_among_drafts_leave_the_others_their_
     fleet = costs(manifest, 2, tokens=1024)
     options = LanguageOptions(policy=HeadPolicy(drafts=7))
     with LocalLanguage(fleet, 'a', Scripted(fleet, 2, True), {'a': store}, options,
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready(TIMEOUT)
         found: list[list[torch.Tensor]] = [[] for _ in PROMPTS]
         asked = [local.ask(prompt, COUNT, mine) for prompt, mine in zip(PROMPTS, found)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from language_models import costs, QUICK, Scripted
+from language_models import costs, Scripted, STEADY
 import openai
 import pytest
 from tiny_language_model import save_tiny_model
@@ -73,7 +73,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     store = BlobStore(folder / 'blobs', 1 << 40)
     given = costs(import_model(folder, store.put), 1)
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(),
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         made = Endpoint(folder, local)
         yield made

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 
-from language_models import costs, QUICK, Scripted, tiny_model
+from language_models import costs, QUICK, Scripted, STEADY, tiny_model
 import pytest
 import torch
 
@@ -29,19 +29,19 @@ def model(tmp_path_factory):
     return tiny_model(tmp_path_factory.mktemp('blobs'), max_position_embeddings=512)
 
 
-def fleet(model, count=3, **policy) -> LocalLanguage:
+def fleet(model, count=3, times=STEADY, **policy) -> LocalLanguage:
     manifest, store, _ = model
     given = costs(manifest, count, tokens=2048)
     local = LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store},
                           LanguageOptions(policy=HeadPolicy(**{'drafts': 0, **policy})),
-                          times=QUICK)
+                          times=times)
     local.wait_ready()
     return local
 
 
 @pytest.mark.parametrize('drafts', [0, 7])
 def test_a_device_that_is_cut_off_and_comes_back_changes_no_token(model, drafts):
-    with fleet(model, drafts=drafts) as local:
+    with fleet(model, times=QUICK, drafts=drafts) as local:
         answering = local.ask(PROMPT, 300)
         for _ in range(2):
             had = len(answering.tokens)
@@ -72,7 +72,7 @@ def test_a_frame_that_is_lost_is_computed_anew(model):
 
 
 def test_without_its_head_a_model_ends_all_requests_with_a_reason(model):
-    with fleet(model) as local:
+    with fleet(model, times=QUICK) as local:
         asked = [local.ask(PROMPT, 400) for _ in range(3)]
         while len(asked[0].tokens) < 5:
             time.sleep(0.001)
@@ -83,7 +83,7 @@ def test_without_its_head_a_model_ends_all_requests_with_a_reason(model):
 
 
 def test_a_lost_coordinator_is_not_noticed(model):
-    with fleet(model) as local:
+    with fleet(model, times=QUICK) as local:
         answering = local.ask(PROMPT, 200)
         while len(answering.tokens) < 5:
             time.sleep(0.001)
@@ -120,7 +120,7 @@ def test_requests_without_a_limit_share_the_room_and_all_end(model):
     manifest, store, whole = model
     given = costs(manifest, 2, tokens=320)
     with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store},
-                       LanguageOptions(policy=HeadPolicy(reserve=16)), times=QUICK) as local:
+                       LanguageOptions(policy=HeadPolicy(reserve=16)), times=STEADY) as local:
         local.wait_ready()
         asked = [local.ask(PROMPT[k:], 150) for k in range(4)]  # together twice the room
         for k, answering in enumerate(asked):
@@ -160,7 +160,7 @@ def test_many_requests_leave_nothing_behind(model):
 
 def test_every_fate_is_heard_once_under_kills_and_cancels(model):
     source = random.Random(1)
-    with fleet(model, 4) as local:
+    with fleet(model, 4, QUICK) as local:
         heard: dict[int, list[Piece | TextEnd]] = {}
         cancels = []
         for k in range(24):
@@ -188,7 +188,7 @@ def test_every_fate_is_heard_once_under_kills_and_cancels(model):
 
 
 def test_a_fleet_out_of_reach_ends_requests_with_a_reason(model):
-    with fleet(model, hold=1.0, patience=0.3) as local:
+    with fleet(model, times=QUICK, hold=1.0, patience=0.3) as local:
         answering = local.ask(PROMPT, 400)
         while len(answering.tokens) < 5:
             time.sleep(0.001)

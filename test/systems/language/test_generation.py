@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from language_models import costs, QUICK, Scripted
+from language_models import costs, Scripted, STEADY
 import pytest
 from tiny_language_model import save_tiny_model
 import torch
@@ -64,7 +64,7 @@ def answered(folder: Path, tmp_path: Path, config: Mapping[str, Any], request: T
     store = BlobStore(tmp_path, 1 << 40)
     given = costs(import_model(folder, store.put), 1)
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(),
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         answering = Answering()
         answering.cancel = local.head.submit(request, answering.heard)

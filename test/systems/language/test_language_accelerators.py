@@ -9,7 +9,7 @@ import time
 
 from imagined_accelerator import ACCELERATORS, NAME, needed
 from imagined_accelerator import kernels as ran
-from language_models import costs, even_plan, plan_of, QUICK, Scripted, tiny_model
+from language_models import costs, even_plan, plan_of, QUICK, Scripted, STEADY, tiny_model
 from packed_models import write_packed
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_some_devices_compute_on_accelerators(tmp_path, family, there, accelerat
     manifest, store, whole = tiny_model(tmp_path, family)
     given = costs(manifest, 2)
     ran.clear()
-    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=QUICK,
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=STEADY,
                        computes_on=dict.fromkeys(there, open_device(accelerator))) as local:
         local.wait_ready()
         check(local, whole)
@@ -104,7 +104,7 @@ def test_packed_weights_stay_so_on_an_accelerator(tmp_path, types, accelerator, 
     path = write_packed(tmp_path / 'model.gguf', 'llama', types, num_hidden_layers=2)
     manifest = import_model(path, store.put)
     given = costs(manifest, 1)
-    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, times=QUICK,
+    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, times=STEADY,
                        computes_on={'a': open_device(accelerator)}) as local:
         local.wait_ready()
         check(local, whole_model(manifest, store))
@@ -117,7 +117,7 @@ def test_a_plan_says_that_bits_are_not_promised_and_counts_what_torch_needs(tmp_
     manifest, store, whole = tiny_model(tmp_path, dtype=torch.bfloat16)
     given, said = costs(manifest, 2), []
     planner = LanguagePlanner(given, 'a', said.append)
-    with LocalLanguage(given, 'a', planner, {'a': store}, times=QUICK,
+    with LocalLanguage(given, 'a', planner, {'a': store}, times=STEADY,
                        options=LanguageOptions(policy=HeadPolicy(drafts=4)),
                        computes_on={'b': open_device(NAME)}) as local:
         local.wait_ready()

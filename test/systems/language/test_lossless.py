@@ -4,7 +4,7 @@
 """Every token of a model over several devices is that of one process, whatever happens."""
 from __future__ import annotations
 
-from language_models import costs, even_plan, plan_of, QUICK, Scripted, tiny_model
+from language_models import costs, even_plan, plan_of, QUICK, Scripted, STEADY, tiny_model
 import pytest
 import torch
 
@@ -49,7 +49,7 @@ def test_tokens_and_logits_are_those_of_one_process(model, count, streamed):
     given = costs(manifest, count)
     segments = 2 if streamed else 1
     with LocalLanguage(given, 'a', Scripted(given, segments, streamed), {'a': store},
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         plan = plan_of(local)
         assert bool(plan.streamed('a')) == (streamed and count < 3)
@@ -61,7 +61,7 @@ def test_tokens_and_logits_are_those_of_one_process(model, count, streamed):
 def test_a_plan_that_replaces_another_changes_no_token(model, count):
     manifest, store, whole = model
     given = costs(manifest, count)
-    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         for length in (5, 40):
             for segments in (2, 1):
@@ -93,7 +93,7 @@ def test_a_killed_device_changes_no_token(model, after, streamed):
 def test_requests_at_once_are_those_of_one_process_each(model):
     manifest, store, whole = model
     given = costs(manifest, 3)
-    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         lengths = (3, 17, 40, 1, 64, 16, 33, 8)
         asked = [local.ask(prompt(length), COUNT) for length in lengths]
@@ -108,7 +108,7 @@ def test_families(tmp_path, family):
     extra |= {'query_pre_attn_scalar': 8} if family in ('gemma2', 'gemma3_text') else {}
     manifest, store, whole = tiny_model(tmp_path, family, **extra)
     given = costs(manifest, 2)
-    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         for length in (2, 40):
             check(local, whole, length)
@@ -118,7 +118,7 @@ def test_families(tmp_path, family):
 def test_half_precision_goes_through(tmp_path, dtype):
     manifest, store, whole = tiny_model(tmp_path, dtype=dtype)
     given = costs(manifest, 2)
-    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         logits: list[torch.Tensor] = []
         answering = local.ask(prompt(9), 1, logits)

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from gguf_files import write_gguf
-from language_models import costs, QUICK, Scripted, tiny_model
+from language_models import costs, Scripted, STEADY, tiny_model
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
@@ -37,7 +37,7 @@ def answered(manifest: Manifest, store: BlobStore, whole: Any) -> torch.Tensor:
     """Compare an answer of two devices with the whole model's; return the logits."""
     given, logits = costs(manifest, 2), []
     tokens, wanted = whole_answer(whole, PROMPT, COUNT, frozenset())
-    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         answering = local.ask(PROMPT, COUNT, logits)
         assert answering.wait(60).fate is Fate.DONE
@@ -150,7 +150,7 @@ def test_experts_that_stream_are_read_when_they_are_chosen(tmp_path, family, lan
     assert file.experts == 16 and file.nbytes == 16 * each + sum(n for _, n in file.pieces())
     for segments, streamed in ((1, False), (2, True)):
         with LocalLanguage(given, 'a', Scripted(given, segments, streamed), {'a': store},
-                           times=QUICK) as local:
+                           times=STEADY) as local:
             local.wait_ready()
             first = [local.ask(prompt, 2) for prompt in prompts]
             assert all(answering.wait(60).fate is Fate.DONE for answering in first)
@@ -176,7 +176,7 @@ def test_experts_that_are_awaited_come_first_and_others_while_there_is_time(tmp_
     going, pieces = threading.Event(), store.read_pieces
 
     def noted(digest, slot, where):
-        going.wait(10)
+        going.wait(60)
         number = next(number for number, file in blocks.items() if file.digest == digest)
         read.append((number, next((expert for expert in range(8) if blocks[number].pieces(
             expert) == where), None)))
@@ -202,7 +202,7 @@ def test_experts_that_are_awaited_come_first_and_others_while_there_is_time(tmp_
         assert loader.need(slots[1], 1, blocks[1], [6, 5], lambda: False)
         assert {5, 6} <= slots[1].have
         with loader._changed:
-            assert loader._changed.wait_for(lambda: slots[3].have == {*range(8)}, 10)
+            assert loader._changed.wait_for(lambda: slots[3].have == {*range(8)}, 60)
         own = [expert for number, expert in read if number == 3]
         assert own[:3] == [None, 6, 2] and sorted(own[1:]) == list(range(8))
         assert loader.need(slots[1], 1, blocks[1], range(8), lambda: False)

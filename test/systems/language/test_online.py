@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 import time
 
-from language_models import checked, costs, even_plan, plan_of, QUICK, Scripted, tiny_model
+from language_models import checked, costs, even_plan, plan_of, Scripted, STEADY, tiny_model
 import pytest
 import torch
 
@@ -53,7 +53,7 @@ def test_layers_move_with_their_keys_and_values_to_a_partner_and_back(model):
     manifest, store, whole = model
     given = costs(manifest, 3, tokens=1024)
     with LocalLanguage(given, 'a', Named(given, 1, False), {'a': store}, ONE_BY_ONE,
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         answerings = [local.ask(PROMPT[k:], 250) for k in range(3)]
         for a, b, c in ((1, 4, 1), (2, 2, 2), (1, 1, 4)):
@@ -75,7 +75,7 @@ def test_layers_move_with_their_keys_and_values_to_a_partner_and_back(model):
 def test_without_the_keys_and_values_a_plan_that_keeps_them_is_refused(model):
     manifest, store, _ = model
     given = costs(manifest, 3)
-    with LocalLanguage(given, 'a', Named(given, 1, False), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Named(given, 1, False), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         local.ask(PROMPT, 5).wait(TIMEOUT)
         role, plan = local.roles['b'], layers(given, {'a': 2, 'b': 2, 'c': 2})
@@ -95,7 +95,7 @@ def test_room_for_keys_and_values_grows_in_steps_and_goes_back(model):
             later = even_plan(given, 'ab', 3, streamed=True)
             return Proposal(replace(first, steps=(Step(8, first.slots), Step(60, later.slots))))
 
-    with LocalLanguage(given, 'a', Stepped(given, 3, False), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Stepped(given, 3, False), {'a': store}, times=STEADY) as local:
         local.wait_ready()
         local.head.policy = replace(local.head.policy, rest=0.2)
         first = local.ask(PROMPT, 20)
@@ -153,7 +153,7 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
     # Little cache, so that weights are what memory is about; disks that are worth reading from.
     given = costs(manifest, 2, tokens=512, memory=2e6, disk=1e8)
     planner = LanguagePlanner(given, 'a', lambda text: None)
-    with LocalLanguage(given, 'a', planner, {'a': store}, ONE_BY_ONE, times=QUICK) as local:
+    with LocalLanguage(given, 'a', planner, {'a': store}, ONE_BY_ONE, times=STEADY) as local:
         local.wait_ready()
         before = plan_of(local)
         assert not any(before.streamed(name) for name in before.slots)
@@ -165,7 +165,7 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
         local.memory[name] = float(need.total - 30_000)
         assert answering.wait(TIMEOUT).fate in (Fate.DONE, Fate.RESUMED)
         assert answering.tokens == whole_answer(whole, PROMPT, 400, frozenset())[0]
-        end = time.monotonic() + 10
+        end = time.monotonic() + TIMEOUT
         while local.coordinator.plan == before:
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from injected import Injector, Panic
-from language_models import costs, even_plan, plan_of, QUICK, Scripted, tiny_model
+from language_models import costs, even_plan, plan_of, Scripted, STEADY, tiny_model
 import pytest
 from tiny_language_model import reference, save_tiny_model
 import torch
@@ -52,7 +52,7 @@ def fleet(folder: Path, count: int = 1, **policy: Any) -> LocalLanguage:
     manifest = import_model(folder, store.put)
     given = costs(manifest, count)
     local = LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, LanguageOptions(
-        policy=HeadPolicy(patience=0.4, **policy)), times=QUICK)
+        policy=HeadPolicy(patience=0.4, **policy)), times=STEADY)
     local.wait_ready()
     return local
 
@@ -250,7 +250,7 @@ def test_a_request_that_cannot_be_computed_is_refused_and_all_others_are_answere
     manifest, store, whole = tiny_model(tmp_path, max_position_embeddings=512)
     given = costs(manifest, 2)
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(
-            policy=HeadPolicy(patience=0.4)), times=QUICK) as local:
+            policy=HeadPolicy(patience=0.4)), times=STEADY) as local:
         local.wait_ready()
         trouble, bad = Trouble(local), [5, 77, 3]
         if place == 'embedding':
@@ -282,7 +282,7 @@ def test_a_worker_that_cannot_compute_a_request_does_not_end_the_others(tmp_path
     manifest, store, whole = tiny_model(tmp_path, max_position_embeddings=512)
     given = costs(manifest, 2)
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(
-            policy=HeadPolicy(patience=0.3)), times=QUICK) as local:
+            policy=HeadPolicy(patience=0.3)), times=STEADY) as local:
         local.wait_ready()
         trouble = Trouble(local)
         local.roles['b'].engine.blocks.bind = trouble.bind

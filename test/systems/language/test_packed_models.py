@@ -10,7 +10,7 @@ import struct
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from language_models import costs, QUICK, Scripted
+from language_models import costs, Scripted, STEADY
 from packed_models import write_packed
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_a_packed_model_answers_as_its_floats_do(types, tmp_path):
         assert torch.equal(tensor, ours[name]), name
     given_costs = costs(manifest, 2)
     with LocalLanguage(given_costs, 'a', Scripted(given_costs, 2, True), {'a': store},
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         logits: list[torch.Tensor] = []
         answering = local.ask(PROMPT, 10, logits)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from language_models import costs, QUICK, Scripted, tiny_model
+from language_models import costs, Scripted, STEADY, tiny_model
 import pytest
 
 from intradp_lab.language.reference import whole_answer
@@ -83,7 +83,7 @@ def test_what_requests_have_in_common_is_computed_once(tmp_path, seed):
     given_costs = costs(manifest, 2, tokens=400)
     common = [(7 * k + seed) % 97 for k in range(100)]
     with LocalLanguage(given_costs, 'a', Scripted(given_costs, 2, True), {'a': store},
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
 
         def check(prompt: list[int]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from language_models import costs, QUICK, Scripted, tiny_model
+from language_models import costs, Scripted, STEADY, tiny_model
 import openai
 from published_models import CHATS, PROMPTS, PUBLISHED, save_published
 import pytest
@@ -79,7 +79,7 @@ def served(folder: Path, devices: int) -> Iterator[openai.OpenAI]:
     store = BlobStore(folder / 'blobs', 1 << 40)
     given = costs(import_model(folder, store.put, name='model'), devices)
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(),
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         server = WebServer(openai_app(local.head), '127.0.0.1', 0)
         try:
@@ -144,7 +144,7 @@ def test_positions_are_scaled_by_no_more_than_the_context(tmp_path: Path, family
     with torch.inference_mode():
         wanted = model(torch.tensor([tokens])).logits[0, -1]
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(),
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         logits: list[torch.Tensor] = []
         local.ask(tokens, 1, logits).wait(60.0)

@@ -4,12 +4,13 @@
 """Logits have the same bits whatever else is computed, wherever, and whatever was lost."""
 from __future__ import annotations
 
-from language_models import costs, QUICK, Scripted, tiny_model
+from language_models import costs, QUICK, Scripted, STEADY, tiny_model
 from packed_models import write_packed
 import pytest
 import torch
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.systems.language.families import FAMILIES
 from intradp_ros.systems.language.head import HeadPolicy
@@ -37,11 +38,11 @@ def model(request, tmp_path_factory):
 
 
 def fleet(model, count: int, *, chunk: int = 128, segments: int = 1, streamed: bool = False,
-          ) -> LocalLanguage:
+          times: CoordinatorTimes = STEADY) -> LocalLanguage:
     manifest, store = model
     given = costs(manifest, count, tokens=1024)
     local = LocalLanguage(given, 'a', Scripted(given, segments, streamed), {'a': store},
-                          LanguageOptions(policy=HeadPolicy(chunk=chunk)), times=QUICK)
+                          LanguageOptions(policy=HeadPolicy(chunk=chunk)), times=times)
     local.wait_ready(TIMEOUT)
     return local
 
@@ -90,7 +91,7 @@ def test_of_plans_and_devices(model, alone, count, streamed):
 
 @pytest.mark.parametrize('after', [0, 1, 5])
 def test_after_a_loss(model, alone, after):
-    with fleet(model, 3, chunk=16) as local:
+    with fleet(model, 3, chunk=16, times=QUICK) as local:
         def kill(answering) -> None:
             while len(answering.tokens) < after:
                 pass

@@ -8,7 +8,7 @@ from dataclasses import replace
 import json
 import threading
 
-from language_models import costs, plan_of, QUICK, Scripted
+from language_models import costs, plan_of, Scripted, STEADY
 import pytest
 
 from intradp_lab.language.reference import whole_answer, whole_model
@@ -40,7 +40,7 @@ def fleet(tmp_path_factory):
     store = BlobStore(tmp_path_factory.mktemp('smollm2'), 1 << 40)
     manifest = import_model(smollm2(), store.put)
     given = replace(costs(manifest, 3, tokens=512), lane=64)
-    with LocalLanguage(given, 'a', Scripted(given, 5, True), {'a': store}, times=QUICK) as local:
+    with LocalLanguage(given, 'a', Scripted(given, 5, True), {'a': store}, times=STEADY) as local:
         local.wait_ready(TIMEOUT)
         assert plan_of(local).streamed('b')
         yield local, manifest, store
@@ -108,7 +108,7 @@ def test_texts_stops_seeds_and_schemas_are_the_same_with_drafts(fleet, monkeypat
     for drafts in (0, 7):
         given = costs(manifest, 1, tokens=512)
         with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(
-                policy=HeadPolicy(drafts=drafts)), times=QUICK) as local:
+                policy=HeadPolicy(drafts=drafts)), times=STEADY) as local:
             local.wait_ready(TIMEOUT)
             found.append([(text, end.finish_reason, end.completion_tokens)
                           for text, end in (asked(local, request) for request in requests)])

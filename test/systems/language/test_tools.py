@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from language_models import costs, QUICK, Scripted
+from language_models import costs, Scripted, STEADY
 import openai
 from pydantic import BaseModel
 import pytest
@@ -126,7 +126,7 @@ def served(folder: Path) -> Iterator[Site]:
     store = BlobStore(folder / 'blobs', 1 << 40)
     given = costs(import_model(folder, store.put), 1, tokens=4096)
     with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, LanguageOptions(),
-                       times=QUICK) as local:
+                       times=STEADY) as local:
         local.wait_ready()
         site = Site(folder, local)
         yield site
