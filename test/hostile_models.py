@@ -301,6 +301,15 @@ def status(key: str) -> int:
     raise KeyError(key)
 
 
+def take_memory() -> int:
+    """Return by how many bytes the peak grows where 100 MB are taken and freed."""
+    before = begin_peak()
+    held = bytearray(100_000_000)
+    held[::4096] = bytes(len(held[::4096]))
+    del held
+    return status('VmHWM') - before
+
+
 def any_gguf(good: Gguf, source: random.Random) -> bytes:
     """Return a file of which some numbers are others."""
     file = deepcopy(good)

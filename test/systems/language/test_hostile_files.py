@@ -4,10 +4,12 @@
 """Files that lie about what is in them: refused before anything is made, and nothing is left."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from copy import deepcopy
 import json
 import math
+import multiprocessing
 from pathlib import Path
 import re
 import shutil
@@ -16,7 +18,6 @@ from typing import Any
 
 from gguf_files import write_gguf
 from hostile_models import (
-    begin_peak,
     CONFIGS,
     Gguf,
     GGUFS,
@@ -25,7 +26,7 @@ from hostile_models import (
     parts,
     RAW,
     safetensors,
-    status,
+    take_memory,
     TENSORS,
     UP,
 )
@@ -38,13 +39,21 @@ from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.opened import imported
 from intradp_ros.systems.language.safetensors_file import described
 
+Refused = Callable[[Path, str], None]
 #: MB that a refusal may take in addition to what it is warm with.
 MOST_MB = 80.0
 WEIGHTS = 'model.safetensors'
 
 
 @pytest.fixture(scope='module')
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def alone() -> Iterator[Callable[..., Any]]:
+    """Return what calls a function in a process where nothing else takes memory, or frees it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as process:
+        yield lambda function, *given: process.submit(function, *given).result()
+
+
+@pytest.fixture(scope='module')
+def good(alone: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a model as folder, in shards, and as a GGUF file."""
     folder = tmp_path_factory.mktemp('good')
     model = tiny_model(folder / 'blobs')[2]
@@ -54,7 +63,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mixture.save_pretrained(folder / 'mixture')
     write_gguf(folder / 'model.gguf', model)
     for each in ('one', 'shards', 'mixture', 'model.gguf'):  # what is read lazily is there now
-        assert outcome(folder / each, folder / 'warm')[0] == ''
+        assert alone(outcome, folder / each, folder / 'warm')[0] == ''
     return folder
 
 
@@ -63,15 +72,20 @@ def folder(good: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(good / 'one', tmp_path / 'model'))
 
 
-def refused(source: Path, reason: str) -> None:
-    said, grown, _ = outcome(source, source.parent / 'blobs')
-    assert said and re.search(reason, said), said
-    assert source.name in said or 'family' in said or 'tensor' in said, said
-    assert grown < MOST_MB, f'{grown:.0f} MB: {said}'
+@pytest.fixture
+def refused(alone: Callable[..., Any]) -> Refused:
+    """Return what sees that a model is refused for a reason, without much memory."""
+    def check(source: Path, reason: str) -> None:
+        said, grown, _ = alone(outcome, source, source.parent / 'blobs')
+        assert said and re.search(reason, said), said
+        assert source.name in said or 'family' in said or 'tensor' in said, said
+        assert grown < MOST_MB, f'{grown:.0f} MB: {said}'
+    return check
 
 
 @pytest.mark.parametrize('kind', GGUFS)
-def test_a_gguf_file_that_lies_is_refused(good: Path, tmp_path: Path, kind: str) -> None:
+def test_a_gguf_file_that_lies_is_refused(good: Path, refused: Refused, tmp_path: Path,
+                                          kind: str) -> None:
     change, reason = GGUFS[kind]
     file = deepcopy(Gguf.read(good / 'model.gguf'))
     change(file)
@@ -88,7 +102,8 @@ def test_what_is_written_again_is_the_same_model(good: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize('kind', [*TENSORS, *RAW])
-def test_a_file_of_safetensors_that_lies_is_refused(folder: Path, kind: str) -> None:
+def test_a_file_of_safetensors_that_lies_is_refused(folder: Path, refused: Refused,
+                                                    kind: str) -> None:
     header, data = parts((folder / WEIGHTS).read_bytes())
     if kind in TENSORS:
         change, reason = TENSORS[kind]
@@ -108,18 +123,18 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize('key, value', [*cases()])
-def test_a_configuration_that_lies_is_refused_or_means_nothing(folder: Path, key: str,
-                                                               value: Any) -> None:
+def test_a_configuration_that_lies_is_refused_or_means_nothing(
+        alone: Callable[..., Any], folder: Path, key: str, value: Any) -> None:
     file = folder / 'config.json'
     file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
-    said, grown, _ = outcome(folder, folder.parent / 'blobs')
+    said, grown, _ = alone(outcome, folder, folder.parent / 'blobs')
     assert grown < MOST_MB, f'{grown:.0f} MB: {said}'
     assert said or key not in ('num_hidden_layers', 'hidden_size', 'vocab_size')
 
 
 @pytest.mark.parametrize('kind', INDICES)
-def test_an_index_that_leaves_its_folder_is_refused(good: Path, tmp_path: Path,
-                                                    kind: str) -> None:
+def test_an_index_that_leaves_its_folder_is_refused(good: Path, refused: Refused,
+                                                    tmp_path: Path, kind: str) -> None:
     folder = Path(shutil.copytree(good / 'shards', tmp_path / 'model'))
     (tmp_path / 'x.safetensors').write_bytes((good / 'one' / WEIGHTS).read_bytes())
     name, reason = INDICES[kind]
@@ -130,7 +145,7 @@ def test_an_index_that_leaves_its_folder_is_refused(good: Path, tmp_path: Path,
     refused(folder, reason)
 
 
-def test_shards_that_disagree_are_refused(good: Path, tmp_path: Path) -> None:
+def test_shards_that_disagree_are_refused(good: Path, refused: Refused, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(good / 'shards', tmp_path / 'model'))
     file = folder / 'model.safetensors.index.json'
     index = json.loads(file.read_text())
@@ -153,8 +168,8 @@ def test_shards_that_disagree_are_refused(good: Path, tmp_path: Path) -> None:
     ('mlp.experts.3.gate_proj.weight', [24, 32], 'there twice'),
     ('mlp.experts.gate_up_proj', [8, 48, 32], 'there twice'),
     ('mlp.experts.gate_up_proj', [8, 49, 32], '49 rows')])
-def test_experts_that_lie_are_refused(good: Path, tmp_path: Path, name: str, shape: list[int],
-                                      reason: str) -> None:
+def test_experts_that_lie_are_refused(good: Path, refused: Refused, tmp_path: Path, name: str,
+                                      shape: list[int], reason: str) -> None:
     folder = Path(shutil.copytree(good / 'mixture', tmp_path / 'model'))
     header, data = parts((folder / WEIGHTS).read_bytes())
     size = 4 * math.prod(shape)
@@ -175,12 +190,8 @@ def test_many_names_of_which_the_last_stands_twice_are_refused_soon(tmp_path: Pa
     assert time.monotonic() - begun < 20.0
 
 
-def test_memory_is_seen_where_it_is_taken() -> None:
-    before = begin_peak()
-    held = bytearray(100_000_000)
-    held[::4096] = bytes(len(held[::4096]))
-    del held
-    assert 90e6 < status('VmHWM') - before < 200e6
+def test_memory_is_seen_where_it_is_taken(alone: Callable[..., Any]) -> None:
+    assert 90e6 < alone(take_memory) < 200e6
 
 
 def test_what_fails_half_way_leaves_nothing(folder: Path, tmp_path: Path,
