@@ -4,7 +4,8 @@
 """
 `colcon build`, with and without symlinks, gives a package that works; `colcon test` runs.
 
-And robot, server and planner of a workspace share an inference.
+And robot, server and planner of a workspace share an inference.  All of it is slow: messages are
+compiled anew, by the CMakeLists.txt by which `make build` has compiled what is tested.
 """
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ import pytest
 from intradp_lab.emulation.processes import Child, starter
 from intradp_ros.core.processes import Command
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ('CMakeLists.txt', 'LICENSE', 'action', 'cmake', 'config', 'intradp_ros', 'launch',
            'msg', 'package.xml', 'plugin.xml', 'pyproject.toml', 'setup.py', 'src', 'srv', 'test',
@@ -117,9 +119,7 @@ def run(*command: str, cwd: Path, **further: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope='module', params=[
-    pytest.param(False, id='copies'),
-    pytest.param(True, id='symlinks', marks=pytest.mark.slow)])
+@pytest.fixture(scope='module', params=[False, True], ids=['copies', 'symlinks'])
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory,
               ) -> Workspace:
     """Build the package in a workspace of its own."""
@@ -196,7 +196,6 @@ def test_the_rooms_are_tests_of_colcon(workspace: Workspace) -> None:
     assert status == 1 and 'test_what_is_imported' in reported, reported
 
 
-@pytest.mark.slow
 def test_nodes_of_the_workspace_share(workspace: Workspace, tmp_path: Path) -> None:
     """What `ros2 run` would start, with the default model: images are answered by both sides."""
     variables = {
