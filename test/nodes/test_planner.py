@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 import json
 from pathlib import Path
 import time
@@ -36,19 +37,24 @@ from intradp_ros.nodes.sharing.profile_publisher import (
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.profile import Profile
-from intradp_ros.runtime.models.model import share_module
+from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.systems.sharing.book.book import ScheduleBook as Book
 from intradp_ros.wire.texts import packed, unpacked
 
 TIMEOUT = 90.0
 
 
-def profiles_of(make: Callable[[], nn.Module]) -> list[OperatorProfile]:
-    """Measure a network, as robot and as server."""
+@cache
+def measured(make: Callable[[], nn.Module]) -> tuple[SharedModel, Profile]:
+    """Measure a network."""
     source = torch.randn(1, 3, 32, 48)
     model = share_module(seeded(make, 32, 48), (source,))
-    profile = measure_profile(model.split, (source,))
-    return [profile_message(role, model, profile) for role in ('robot', 'server')]
+    return model, measure_profile(model.split, (source,))
+
+
+def profiles_of(make: Callable[[], nn.Module]) -> list[OperatorProfile]:
+    """Return what robot and server say of a network."""
+    return [profile_message(role, *measured(make)) for role in ('robot', 'server')]
 
 
 class Bench:
@@ -151,9 +157,7 @@ def test_plans_for_the_delay_that_the_robot_measures(bench: Bench) -> None:
 
 def test_what_has_changed_is_published_again() -> None:
     """Profile and delay go together, whichever of them has changed."""
-    source = torch.randn(1, 3, 32, 48)
-    model = share_module(seeded(Mobile, 32, 48), (source,))
-    profile = measure_profile(model.split, (source,))
+    model, profile = measured(Mobile)
     sent: list[tuple[float, float]] = []
 
     class Topic:
@@ -213,8 +217,7 @@ def test_arguments_of_other_types_are_refused() -> None:
 
 @pytest.mark.parametrize('delay', [-1e-9, 10.1, float('inf'), float('nan')])
 def test_delays_that_no_link_has_are_refused(delay: float) -> None:
-    source = torch.randn(1, 3, 32, 48)
-    split = share_module(seeded(Mobile, 32, 48), (source,)).split
+    split = measured(Mobile)[0].split
     for profile in profiles_of(Mobile):
         check_profile(profile)
         profile.delay = delay

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 import importlib
 from pathlib import Path
 import re
@@ -71,14 +71,20 @@ def wrong(command: str) -> str:
     given = words[words.index('intradp') + 1:]
     try:
         given = main._spelled_out(given)
-        parser = main._parser(given)
-        take_absent_files(parser)
-        parser.parse_args(given)
+        parser_of(frozenset(given).intersection(main.COMMANDS)).parse_args(given)
     except SystemExit as end:
         return '' if end.code == 0 else 'the command line takes it not'
     except main._ArgumentError as error:
         return str(error)
     return ''
+
+
+@cache
+def parser_of(commands: frozenset[str]) -> argparse.ArgumentParser:
+    """Return the parser for commands, which takes names of files that are not here."""
+    parser = main._parser([*commands])
+    take_absent_files(parser)
+    return parser
 
 
 def take_absent_files(parser: argparse.ArgumentParser) -> None:
