@@ -63,7 +63,7 @@ class Machines:
         return int(dict(zip(names, values))['FragCreates'])
 
 
-@pytest.fixture(params=['udp', 'large_data'])
+@pytest.fixture
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machines]:
     with own_domain(tmp_path), pytest.MonkeyPatch.context() as patch, \
             shaped_link(MBIT, 'intradp-plain') as link, starter(tmp_path / 'logs') as start:
@@ -71,7 +71,10 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine
         yield Machines(link, start, transport_environment(request.param))
 
 
-@pytest.mark.parametrize('images', ['raw', 'compressed'])
+@pytest.mark.parametrize(('machines', 'images'), [
+    ('udp', 'raw'), ('large_data', 'compressed'),  # either carries whatever there is
+    *(pytest.param(*pair, marks=pytest.mark.slow)
+      for pair in (('udp', 'compressed'), ('large_data', 'raw')))], indirect=['machines'])
 def test_plain_cameras_are_heard_and_plain_listeners_get_results(
         machines: Machines, images: str) -> None:
     """On the robot's own machine and on another one, from 1 kB to 6 MB."""
