@@ -4,11 +4,14 @@
 """The real nodes as processes, on this machine only, and a node that talks to them."""
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 import os
 from pathlib import Path
 import queue
+from tempfile import TemporaryDirectory
 import threading
 import time
 from typing import Any
@@ -27,6 +30,7 @@ import torch
 from torch import nn
 
 from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_ros.core.patience import Patience
 from intradp_ros.core.processes import Command
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.msg import InferenceResult, InferenceStats, LinkState
@@ -39,8 +43,8 @@ HEIGHT, WIDTH = 64, 96
 DENSE = f'small_models:dense 1x3x{HEIGHT}x{WIDTH} uint8'
 SCENE = 'small_models:scene 1x1x24x8x32 bool'
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-#: A grid of three bandwidths is planned in seconds.
-QUICK_PLANNER = {'grid.points': 3, 'grid.low_mbps': 20.0, 'grid.high_mbps': 2000.0,
+#: For one bandwidth a plan is made in seconds.
+QUICK_PLANNER = {'grid.points': 1, 'grid.low_mbps': 20.0, 'grid.high_mbps': 2000.0,
                  'link.delay_ms': 0.0, 'link.overhead_ms': 0.0}
 #: A busy machine must look like neither a silent server nor a fast camera.
 PATIENT = {'server_timeout_ms': 5000.0, 'queue_size': 64}
@@ -51,14 +55,27 @@ def domain_of_process() -> str:
     return str(1 + (os.getpid() * 13 + 50) % 100)
 
 
+@cache
+def _profiles() -> TemporaryDirectory[str]:
+    """Return where profiles are kept from test to test: to measure one takes a node seconds."""
+    return TemporaryDirectory()
+
+
 @contextmanager
-def own_domain(tmp_path: Path, transport: str = '', local: bool = False) -> Iterator[None]:
+def own_domain(tmp_path: Path, transport: str = '', local: bool = False, anew: bool = False,
+               ) -> Iterator[None]:
     """
     Give this process and its children a ROS domain and a cache of their own.
+
+    What one test has measured of a model the next one takes, unless all is measured `anew`.
 
     A transport that ships asks for a network namespace, as all in the domain hear one another, or
     for this machine alone (`local`).
     """
+    kept = tmp_path / 'cache'
+    kept.mkdir(parents=True, exist_ok=True)
+    if not anew and not (kept / 'profiles').exists():
+        (kept / 'profiles').symlink_to(_profiles().name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('ROS_DOMAIN_ID', domain_of_process())
         patch.delenv('INTRADP_TRANSPORT', raising=False)
@@ -68,7 +85,7 @@ def own_domain(tmp_path: Path, transport: str = '', local: bool = False) -> Iter
                 patch.setenv(name, value)
         if local or not transport:
             patch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-        patch.setenv('INTRADP_CACHE', str(tmp_path / 'cache'))
+        patch.setenv('INTRADP_CACHE', str(kept))
         patch.setenv('ROS_LOG_DIR', str(tmp_path / 'ros'))
         patch.setenv('OMP_NUM_THREADS', '1')
         patch.setenv('PYTHONPATH', str(TESTS), prepend=os.pathsep)
@@ -116,18 +133,22 @@ class Observer:
         self._executor.add_node(self.node)
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # a thread that waits in C++ at the end aborts the process
 
     def close(self) -> None:
         """Stop."""
+        atexit.unregister(self.close)
         self._executor.shutdown()
         self._thread.join()
         self.node.destroy_node()
         self.context.try_shutdown()
 
     def wait(self, condition: Callable[[], Any], what: str, timeout: float = TIMEOUT) -> None:
-        """Wait for what messages bring about."""
+        """Wait for what messages bring about; `timeout` as `Patience` counts it."""
+        patience = Patience(timeout)
         with self.changed:
-            assert self.changed.wait_for(condition, timeout), f'waited in vain for {what}'
+            while not self.changed.wait_for(condition, 0.1):
+                assert not patience.over, f'waited in vain for {what}'
 
     @contextmanager
     def listening(self, kind: type, topic: str, heard: Callable[[Any], None],
@@ -153,9 +174,9 @@ class Observer:
 
     def meet_robot(self, pixels: np.ndarray) -> None:
         """Publish images until one is answered: what is sent before discovery is lost."""
-        end = time.monotonic() + TIMEOUT
+        patience = Patience(TIMEOUT)
         with self.changed:
-            while time.monotonic() < end:
+            while not patience.over:
                 number = self.publish(pixels)
                 if self.changed.wait_for(lambda n=number: n in self.results, 1.0):
                     return
@@ -183,8 +204,8 @@ class Observer:
                     condition: Callable[[InferenceStats], bool]) -> InferenceStats:
         """Publish images, comparing every result, until the figures are as wanted."""
         self.meet_robot(pixels)
-        end, wanted = time.monotonic() + TIMEOUT, unsplit(model, pixels)
-        while time.monotonic() < end:
+        patience, wanted = Patience(TIMEOUT), unsplit(model, pixels)
+        while not patience.over:
             result, stats = self.infer(pixels)
             assert relative_difference(result, wanted) <= 1e-4
             if condition(stats):

@@ -16,7 +16,7 @@ from intradp_ros.msg import ScheduleBook
 
 @pytest.fixture
 def observer(tmp_path: Path) -> Iterator[Observer]:
-    with own_domain(tmp_path):
+    with own_domain(tmp_path, anew=True):
         observer = Observer()
         yield observer
         observer.close()

@@ -20,7 +20,7 @@ FASTER = 8.0
 
 @pytest.fixture
 def observer(tmp_path: Path) -> Iterator[Observer]:
-    with own_domain(tmp_path):
+    with own_domain(tmp_path, anew=True):
         observer = Observer()
         yield observer
         observer.close()

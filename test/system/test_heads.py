@@ -175,7 +175,7 @@ def test_a_head_says_what_the_unsplit_model_says_while_the_server_goes_and_comes
     example = torch.zeros(1, 3, HEIGHT, WIDTH, dtype=torch.uint8)
     save_graph(capture(head.make().eval(), (example,)), archive, card_to_json(head.card))
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
-        running.start('planner_node', {**QUICK_PLANNER, 'grid.points': 1})
+        running.start('planner_node', QUICK_PLANNER)
         server = running.start('offload_node', {'models': [archive]})
         running.start('inference_node', {
             'model': archive, **ROBOT, 'image_transport': 'compressed' if compressed else 'raw'})

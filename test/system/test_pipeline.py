@@ -91,7 +91,7 @@ def test_pictures_become_objects_as_the_unsplit_model_sees_them(tmp_path: Path) 
     with own_domain(tmp_path), nodes(tmp_path / 'logs') as running:
         watcher = Watcher()
         try:
-            running.start('planner_node', {**QUICK_PLANNER, 'grid.points': 1})
+            running.start('planner_node', QUICK_PLANNER)
             running.start('offload_node', {'models': [archive]})
             running.start('inference_node', {
                 'model': archive, 'image_transport': 'compressed', **PATIENT})

@@ -61,7 +61,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     folder = tmp_path_factory.mktemp('sharing')
     with own_domain(folder), nodes(folder / 'logs') as running:
         observer = Observer()
-        planner = running.start('planner_node', QUICK_PLANNER)
+        planner = running.start('planner_node', {**QUICK_PLANNER, 'grid.points': 3})
         server = running.start('offload_node', {'models': [DENSE]})
         robot = running.start('inference_node', {'model': DENSE, **PATIENT})
         system = System(running, observer, small_models.dense(), planner, server, robot)

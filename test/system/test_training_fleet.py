@@ -31,7 +31,7 @@ from intradp_ros.systems.training.layers.checkpoint import (
     write_checkpoint,
 )
 
-PATIENCE, ROUNDS = 150.0, 200
+PATIENCE, ROUNDS = 400.0, 200
 DEVICES = ('a', 'b', 'c')
 #: Devices so slow, as planned, that all of them are used.
 FLEET = """
