@@ -23,7 +23,7 @@ from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame
 
 PEER = Path(__file__).parent / 'dds' / 'echo_peer.py'
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def expected(chunk: Chunk) -> ExpectedTransfer:

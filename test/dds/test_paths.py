@@ -41,7 +41,7 @@ def test_chunks_leave_as_acknowledgements_come() -> None:
         assert not last.done()
         assert taken[0] is not None
         out.acknowledged(1, taken[0].sequence, 5e6)
-        outgoing = last.result(timeout=10)
+        outgoing = last.result(timeout=60)
     assert outgoing is not None and outgoing.frame is chunks[-1]
     report = out.measured()
     assert (report.rate, report.nbytes) == (5e6, 5000)
@@ -159,7 +159,7 @@ def test_the_most_urgent_chunk_of_all_peers_leaves_first() -> None:
             waits.result(timeout=0.3)
         first = other.take()
         assert first is not None and first.frame is soon[0]
-        second = waits.result(timeout=10)
+        second = waits.result(timeout=60)
     assert second is not None and second.frame is late[0]
 
 
@@ -191,7 +191,7 @@ def test_chunks_wait_until_somebody_listens() -> None:
         with pytest.raises(futures.TimeoutError):
             waits.result(timeout=0.3)
         listens = True
-        assert waits.result(timeout=10) is not None
+        assert waits.result(timeout=60) is not None
 
 
 def test_numbers_of_a_session_that_was_forgotten_go_on() -> None:

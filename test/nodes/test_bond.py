@@ -19,7 +19,7 @@ from intradp_ros.nodes.common.bond import bond_messages
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 
 SUCCESS = TransitionCallbackReturn.SUCCESS
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 NAME = 'watched'
 
 

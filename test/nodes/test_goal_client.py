@@ -21,7 +21,7 @@ from intradp_ros.nodes.common.goal_client import GoalClient
 from intradp_ros.nodes.common.goal_server import GoalServer
 from intradp_ros.runtime.requests.admission import Fate
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Side:

@@ -35,7 +35,7 @@ from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall
 from intradp_ros.wire.rejections import Rejections
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 ended = partial(end_of, seconds=PATIENCE)
 
 

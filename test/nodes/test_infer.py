@@ -54,7 +54,7 @@ SERVICES = parse_services(EYES + '{1: 5 ms, 4: 10 ms}')
 #: So slow that whoever answers as quickly as he can is first.
 SLOW = parse_services(EYES + '{1: 300 ms, 4: 300 ms}')
 KEY = SharedKey.generate()
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def image(value):

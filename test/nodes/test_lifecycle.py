@@ -34,7 +34,7 @@ from intradp_ros.nodes.sharing.planner_node import PlannerNode
 from intradp_ros.nodes.training.trainer_node import TrainerNode
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 N = TypeVar('N', bound=ManagedNode)
 GOOD: dict[type[ManagedNode], dict[str, Any]] = {
     InferenceNode: {'model': DENSE}, OffloadNode: {'models': [DENSE]}, PlannerNode: {},

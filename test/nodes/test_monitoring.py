@@ -56,7 +56,7 @@ class Watched(ManagedNode):
 
 def read(port: int) -> tuple[dict[str, float], dict[str, str]]:
     """Return the figures, and the kinds of metrics, by name."""
-    with urlopen(f'http://127.0.0.1:{port}/metrics', timeout=20) as answer:
+    with urlopen(f'http://127.0.0.1:{port}/metrics', timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     kinds = dict(line.split()[2:4] for line in lines if line.startswith('# TYPE'))
     return {name: float(value) for name, _, value in (

@@ -19,7 +19,7 @@ from std_msgs.msg import String
 from intradp_ros.nodes.common.diagnostics import added, Diagnostics
 from intradp_ros.nodes.common.receiving import Receiver
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture

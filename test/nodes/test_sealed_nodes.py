@@ -34,7 +34,7 @@ from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.srv import ControlTraining, PlanModel
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 TASK = f'{Path(__file__).parents[1]}/training_fleet.py:small_sgd'
 ended = partial(end_of, seconds=PATIENCE)
 #: ROS's own, which has no room for a seal: doc/security.md.

@@ -13,7 +13,7 @@ from intradp_ros.nodes.language.served_text import MAX_HELD, NO_PLAN, ServedText
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import Piece, TextEnd, TextRequest
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Model:

@@ -55,7 +55,7 @@ class Pair:
             kind, topic, lambda message: self.heard.update({topic: message}), qos)
 
     def spin_until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < end, f'waited in vain; heard {list(self.heard)}'
             self._executor.spin_once(0.05)
@@ -70,7 +70,7 @@ class Pair:
         for name, kind in names.items():
             self.listen(kind, name)
         self.spin_until(lambda: all(self.listener.count_publishers(name) for name in names))
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while not set(names) <= set(self.heard):  # until each publisher has met its listener
             assert time.monotonic() < end, f'heard only {list(self.heard)}'
             results.publish(HEADER, outputs, SCENE)

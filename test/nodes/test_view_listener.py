@@ -53,7 +53,7 @@ def listening(clock: Clock) -> Iterator[tuple[Any, ViewListener]]:
 
 
 def until_heard(listener: ViewListener, clock: Clock, publish: Any, kind: str) -> list[Any]:
-    end, found = time.monotonic() + 30.0, []
+    end, found = time.monotonic() + 60, []
     while not any(each[0] == kind for each in found):
         assert time.monotonic() < end, found
         publish()
@@ -84,7 +84,7 @@ def test_a_topic_that_costs_too_much_is_left_for_a_while(tmp_path: Path) -> None
         assert {*topics} == {'/calm/stats'} and clock.now - left < MUTED
         clock.now += max(MUTED, 1.2 / LASTING)  # it may have cost as much as two looks
         clock.used = publish_before
-        end = time.monotonic() + 30.0
+        end = time.monotonic() + 60
         while '/flood/stats' not in topics:
             assert time.monotonic() < end
             topics += [each[1] for each in until_heard(listener, clock, publish,

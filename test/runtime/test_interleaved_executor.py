@@ -46,7 +46,7 @@ class Log:
             self.executor.start(run)
         gate.set()
         for _ in range(ends or len(runs)):
-            assert self._ended.acquire(timeout=10)
+            assert self._ended.acquire(timeout=60)
         self.executor.close()
         return self.did
 

@@ -47,7 +47,7 @@ def joined(**options: float) -> Iterator[tuple[MemoryChannel, MemoryChannel, Que
 
 def take(received: Queue[Frame], count: int) -> list[Frame]:
     """Wait for that many frames."""
-    return [received.get(timeout=20) for _ in range(count)]
+    return [received.get(timeout=60) for _ in range(count)]
 
 
 def test_frames_arrive_in_order_and_unchanged() -> None:
@@ -168,8 +168,8 @@ def test_a_closed_end_neither_sends_nor_receives() -> None:
 
 
 def test_the_rate_can_be_changed_for_both_ways() -> None:
-    """At the first rate a single chunk would take half a minute, longer than `take` waits."""
-    with joined(rate=300.0) as (robot, server, received):
+    """At the first rate a single chunk would take minutes, longer than `take` waits."""
+    with joined(rate=50.0) as (robot, server, received):
         answers: Queue[Frame] = Queue()
         robot.listen(answers.put)
         server.set_rate(1e8)
@@ -215,4 +215,4 @@ def test_a_link_is_reported_while_chunks_arrive() -> None:
             until = time.monotonic() + 3e-3
             while time.monotonic() < until:
                 assert server.report().age >= 0
-            assert all(received.get(timeout=10) for _ in sent)
+            assert all(received.get(timeout=60) for _ in sent)

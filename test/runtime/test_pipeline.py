@@ -135,7 +135,7 @@ def test_wrong_inputs_are_refused(model: SharedModel) -> None:
         made.client.ask((torch.zeros(1, 3, 32, 40),))
 
 
-def keep_asking(model: SharedModel, made, frames, until, seconds: float = 20.0):
+def keep_asking(model: SharedModel, made, frames, until, seconds: float = 60.0):
     """Ask for one frame after another until a condition holds; return all answers."""
     asked, answers, end = 0, [], time.monotonic() + seconds
     while not until(answers) and time.monotonic() < end:

@@ -28,7 +28,7 @@ from intradp_ros.runtime.transport.sealed_stream import (
     StreamError,
 )
 
-KEY, PATIENCE = bytes(range(32)), 20.0
+KEY, PATIENCE = bytes(range(32)), 60.0
 
 
 class Echo:

@@ -46,7 +46,7 @@ def send() -> Iterator[Send]:
         Sender(way, schedule, 1, 1, 0, NO_STAMP, 'link', ('value',), pytest.fail)(0, value)
         pile, chunks = Reassembler(lambda chunk: expected), []
         while True:
-            chunk = received.get(timeout=20)
+            chunk = received.get(timeout=60)
             assert isinstance(chunk, Chunk)
             chunks.append(chunk)
             whole = pile.add(chunk)

@@ -151,8 +151,8 @@ def test_a_heartbeat_comes_again(drawn: Any) -> None:
         wait_until(lambda: faults.over)
         while not heard.empty():
             heard.get()
-        heard.get(timeout=10)
-        heard.get(timeout=10)
+        heard.get(timeout=60)
+        heard.get(timeout=60)
         member.close()
 
 
@@ -188,7 +188,7 @@ def test_a_coordinator_goes_on_beating_and_planning(drawn: Any) -> None:
         for source in (heard, planned):
             while not source.empty():
                 source.get()
-            source.get(timeout=20)
+            source.get(timeout=60)
         member.close()
         coordinator.close()
 
@@ -209,7 +209,7 @@ def test_threads_that_do_what_they_are_given_go_on(drawn: Any) -> None:
         done.get()
     for put in (lambda: worker.put('item'), lambda: serial.put(work), lambda: runs.call(work)):
         put()
-        assert done.get(timeout=10) == 'work'
+        assert done.get(timeout=60) == 'work'
     worker.close()
     serial.close()
     runs.close()
@@ -235,7 +235,7 @@ def test_blobs_are_fetched_again(tmp_path_factory: Any, drawn: Any) -> None:
         faults._drawn.clear()
         last = Wanted({}, frozenset('b'), frozenset(), lambda reason: ended.put('last'))
         fetcher.want(last)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while ended.get(timeout=max(0.1, end - time.monotonic())) != 'last':
             pass
         fetcher.close()
@@ -277,7 +277,7 @@ def test_the_connection_to_a_server_beats_on(model: SharedModel, drawn: Any) -> 
         wait_until(lambda: faults.over)
         while not heard.empty():
             heard.get()
-        heard.get(timeout=10)
+        heard.get(timeout=60)
         connection.close()
     robot.close()
     server.close()
@@ -334,7 +334,7 @@ def test_a_training_process_shows_life_and_takes_orders(drawn: Any) -> None:
         wait_until(lambda: faults.over)
         while not beats.empty():
             beats.get()
-        beats.get(timeout=10)
+        beats.get(timeout=60)
         over.set()
         lines = iter(['no json\n', '[]\n', '{"order": 1}\n', *['{"order": "x"}\n'] * (
             len(drawn) + 1), ''])
@@ -354,12 +354,12 @@ def test_a_tunnel_takes_connections_again(monkeypatch: pytest.MonkeyPatch) -> No
     faults = Faults(list(ERRORS))
     monkeypatch.setattr(tunnels, '_join', lambda own, place, purpose: own.close())
     monkeypatch.setattr(threading.Thread, 'start', faults.wrap(threading.Thread.start))
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not faults.over and time.monotonic() < until:
         with suppress(OSError), socket.create_connection(('127.9.8.7', 40123), 1):
             pass
     with socket.create_connection(('127.9.8.7', 40123), 1) as one:
-        one.settimeout(10)
+        one.settimeout(60)
         assert one.recv(1) == b''  # it was taken, and joined
     end()
     tunnels.close()
@@ -378,7 +378,7 @@ def test_a_listener_takes_streams_again(monkeypatch: pytest.MonkeyPatch) -> None
     faults = Faults(list(ERRORS))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading.Thread, 'start', faults.wrap(threading.Thread.start))
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not faults.over and time.monotonic() < until:
             with suppress(OSError):
                 connect(listener.place, key, 'lost', 0.1).close()
@@ -388,7 +388,7 @@ def test_a_listener_takes_streams_again(monkeypatch: pytest.MonkeyPatch) -> None
             time.sleep(0.01)
     assert faults.over and not failing
     connect(listener.place, key, 'last', 10.0)
-    while taken.get(timeout=10) != 'last':
+    while taken.get(timeout=60) != 'last':
         pass
     wait_until(lambda: listener.streams == 0)
     listener.close()

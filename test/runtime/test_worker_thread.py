@@ -8,7 +8,7 @@ import threading
 
 from intradp_ros.runtime.requests.worker_thread import Worker
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 class Gate:

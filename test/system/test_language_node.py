@@ -34,7 +34,7 @@ from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 ended = partial(end_of, seconds=PATIENCE)
 NAMES = ('board1', 'board2')
 PROMPT, TOKENS = 'a model of weights', 12

@@ -31,7 +31,7 @@ from intradp_ros.web.access import ApiKeys, Clients
 from intradp_ros.web.guard import Guard
 from intradp_ros.web.web_server import WebServer
 
-KEY, PATIENCE = 'k' * 32, 20.0
+KEY, PATIENCE = 'k' * 32, 60.0
 SMALL = ConnectionLimits(total=12, of_address=8, head=0.6, idle=1.0, stalled=1.0)
 EVENTS = st.lists(st.tuples(
     st.sampled_from(['open', 'begin', 'end', 'close', 'look']), st.integers(0, 30),

@@ -137,10 +137,10 @@ def test_a_robot_docks_computes_vanishes_in_silence_and_comes_back():
             assert end.fate is InferFate.IN_TIME and not lane.batches
             assert end.tensors['actions'].tolist() == [12.0] * 3
             robot.answers = False
-            ask(gateway, ends)
+            ask(gateway, ends, remaining=60.0)
             wait_for(lambda robot=robot: robot.batches)
             robot.silent = True
-            wait_for(lambda: lane.batches, 3.0)  # placed anew
+            wait_for(lambda: lane.batches)  # placed anew
             lane.finish()
             assert wait_for(lambda: ends and ends.pop()).fate is InferFate.IN_TIME
             assert not gateway.docked
@@ -243,7 +243,7 @@ def test_a_robots_process_is_killed_stopped_and_comes_back(tmp_path, monkeypatch
                                ends.append)
                 asked += 1
                 time.sleep(0.003)
-            wait_for(lambda: not gateway.docked, 5)
+            wait_for(lambda: not gateway.docked)
             wait_for(lambda asked=asked: len(ends) == asked)
             process.kill()
             process.wait()

@@ -38,7 +38,7 @@ from intradp_ros.web.serving_app import ServingApp
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 from intradp_ros.web.web_socket import MOST_PIECES
 
-KEYS, PATIENCE = {'robot1': 'k' * 32, 'robot2': 'm' * 32}, 20.0
+KEYS, PATIENCE = {'robot1': 'k' * 32, 'robot2': 'm' * 32}, 60.0
 HELD, MESSAGE = 1 << 20, 200_000
 TEXT, BINARY, PING, MORE = 1, 2, 9, 0
 

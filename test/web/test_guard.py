@@ -26,7 +26,7 @@ from intradp_ros.web.access import ApiKeys, Clients, GuardLimits, RouteLimits
 from intradp_ros.web.guard import Guard
 from intradp_ros.web.web_server import WebServer, WebSocketLimits
 
-KEY, PATIENCE = 'a-key-of-enough-characters', 20.0
+KEY, PATIENCE = 'a-key-of-enough-characters', 60.0
 LIMITS = GuardLimits(in_flight=3, held=12000, routes={
     '/images': RouteLimits(body=2000, seconds=1.0, message=500),
     '/images/large': RouteLimits(body=100000), '/': RouteLimits(body=100, message=50)},

@@ -42,7 +42,7 @@ EXPECTED = emulated_answer(SERVICES[0], {'image': IMAGE, 'state': STATE})['actio
 def site(keys=None):
     local = LocalSite('a', SERVICES, compiled=False)
     server = serve(local.gateway, '127.0.0.1', 0, keys)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while local.gateway.specs('pi0') is None:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -109,7 +109,7 @@ def test_a_client_that_goes_withdraws(running):
         connection.request('POST', '/v2/models/pi0/infer', body)
     for connection in connections:
         connection.close()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while gateway.described()['services']['pi0']['in_flight'] or \
             gateway.described()['services']['pi0']['cancelled'] == before:
         assert time.monotonic() < end

@@ -25,7 +25,7 @@ from intradp_ros.web.guard import Guard
 from intradp_ros.web.openai_api import openai_app
 from intradp_ros.web.web_server import WebServer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 KEY = 'a-key-of-enough-characters'
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
@@ -66,7 +67,7 @@ def site(name='a', sites=(), keys=None, port=0):
         local.close()
 
 
-def wait_for(condition, seconds=20.0):
+def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, 'waited in vain'
@@ -186,17 +187,22 @@ def test_a_client_that_goes_leaves_nothing(running):
     assert gateway.described()['services']['pi0']['lost'] == 0
 
 
-def test_a_client_that_goes_without_reading_leaves_no_connection(running):
+def test_a_client_that_goes_without_reading_leaves_no_connection(monkeypatch):
+    monkeypatch.setattr('intradp_ros.web.web_server.ConnectionLimits',
+                        lambda: ConnectionLimits(stalled=2.0))
+
     def connections():
         gc.collect()
         return sum(isinstance(found, policy_socket._Connection) for found in gc.get_objects())
     before = connections()
-    for _ in range(3):
-        with websockets.connect(running[1], compression=None, close_timeout=0.2) as socket:
-            socket.recv()
-            for _ in range(60):
-                socket.send(pack(observation()))
-    wait_for(lambda: connections() <= before)
+    with site() as (_, server):
+        for _ in range(3):
+            with websockets.connect(f'ws://127.0.0.1:{server.port}/pi0', compression=None,
+                                    close_timeout=0.2) as socket:
+                socket.recv()
+                for _ in range(60):
+                    socket.send(pack(observation()))
+        wait_for(lambda: connections() <= before)
 
 
 def test_answers_come_in_the_order_of_messages(running):
@@ -232,7 +238,7 @@ def test_a_site_that_is_full_asks_another_and_outlives_it():
             gateway.submit(InferRequest('pi0', tensors, remaining), heard)
         for number in range(60):
             ask(number, 0.35)
-        assert enough.wait(20)
+        assert enough.wait(60)
         assert {end.site for end in ends if end.fate is InferFate.IN_TIME} == {'a', 'b'}
         figures = gateway.described()['services']['pi0']
         assert figures['lost'] == 0 and figures['transfers'] > 0
@@ -241,7 +247,7 @@ def test_a_site_that_is_full_asks_another_and_outlives_it():
         for number in range(60):
             ask(number, 0.35)
         server.close()
-        assert enough.wait(20)
+        assert enough.wait(60)
         wait_for(lambda: gateway.described()['links'] == [])
         figures = gateway.described()['services']['pi0']
         assert figures['lost'] == figures['in_flight'] == 0
@@ -297,7 +303,7 @@ def test_a_robot_without_a_gateway_hears_of_it_in_time():
     begun = time.monotonic()
     submit_many(client, 3, ends, remaining=0.3)
     wait_for(lambda: len(ends) == 3)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 20  # not when the next attempt is due
     assert {end.fate for end in ends.values()} == {InferFate.LATE}
     client.close()
 
@@ -323,6 +329,6 @@ def test_requests_that_are_over_are_not_kept_while_no_gateway_is_reached():
         for _ in range(3):
             for _ in range(50):
                 client.submit(InferRequest('pi0', {}, 0.01), ends.put)
-            assert {ends.get(timeout=20).fate for _ in range(50)} == {InferFate.LATE}
+            assert {ends.get(timeout=60).fate for _ in range(50)} == {InferFate.LATE}
         assert len(client._services['pi0']._waiting) <= 50
         client.close()

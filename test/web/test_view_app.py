@@ -17,7 +17,7 @@ import pytest
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.view_app import MOST, ViewServer
 
-KEY, PATIENCE = 'a-key-of-enough-characters', 20.0
+KEY, PATIENCE = 'a-key-of-enough-characters', 60.0
 
 
 class Counted:

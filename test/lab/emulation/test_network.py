@@ -158,7 +158,7 @@ def test_nothing_remains_after_an_error() -> None:
         assert len(network.namespaces(PREFIX)) == 2
         raise KeyError
     assert network.namespaces(PREFIX) == []
-    assert sleeper.wait(10) == -signal.SIGKILL
+    assert sleeper.wait(60) == -signal.SIGKILL
 
 
 @needs_root
@@ -190,7 +190,7 @@ def hold(prefix: str) -> tuple[subprocess.Popen[str], int]:
 
 def wait_until_inside(prefix: str, pid: int) -> None:
     """Wait until a process is in one of the namespaces: `ip` begins outside."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not any(str(pid) in run('ip', 'netns', 'pids', name).split()
                   for name in network.namespaces(prefix)):
         assert time.monotonic() < end
@@ -201,7 +201,7 @@ def wait_until_inside(prefix: str, pid: int) -> None:
 def test_nothing_remains_after_an_interrupt() -> None:
     process, sleeper = hold(f'{PREFIX}-interrupt')
     process.send_signal(signal.SIGINT)
-    process.wait(10)
+    process.wait(60)
     assert network.namespaces(f'{PREFIX}-interrupt') == []
     assert not runs(sleeper)
 
@@ -211,7 +211,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next() -> None:
     prefix = f'{PREFIX}-killed'
     process, sleeper = hold(prefix)
     process.kill()
-    process.wait(10)
+    process.wait(60)
     left = network.namespaces(prefix)
     assert len(left) == 2 and runs(sleeper)
     with shaped_link(20.0, prefix) as link:

@@ -43,7 +43,7 @@ def test_waits_for_a_line(start: Start) -> None:
 
 def test_later_lines_are_distinguished_from_earlier_ones(start: Start) -> None:
     child = start(script('counter', 'print("step 1"); print("step 2")'))
-    child.wait(20)
+    child.wait(60)
     first = child.wait_for_line(r'step (\d)', 1)
     since = child.output().index(first.string) + len(first.string)
     assert child.wait_for_line(r'step (\d)', 1, since)[1] == '2'
@@ -79,7 +79,7 @@ def test_environment_and_cores(start: Start, monkeypatch: pytest.MonkeyPatch) ->
     command = Command('show', ['sh', '-c', 'env; grep Cpus_allowed_list /proc/self/status'],
                       cores=(core,), environment={'GIVEN': 'given'})
     child = start(command)
-    assert child.wait(20) == 0
+    assert child.wait(60) == 0
     lines = child.output().splitlines()
     assert {'KEPT=kept', 'GIVEN=given', f'Cpus_allowed_list:\t{core}'} <= set(lines)
     assert not any(line.startswith('_ROS_WHEELS_BOOTSTRAP_COMPLETE') for line in lines)
@@ -119,7 +119,7 @@ def test_the_pid_is_the_commands_own(start: Start) -> None:
 
 def test_a_second_start_has_its_own_log(start: Start) -> None:
     first, second = (start(Command('offload', ['echo', word])) for word in ('one', 'two'))
-    assert first.wait(20) == second.wait(20) == 0
+    assert first.wait(60) == second.wait(60) == 0
     assert [first.log.name, second.log.name] == ['offload.log', 'offload-2.log']
     assert [first.output(), second.output()] == ['one\n', 'two\n']
 
@@ -170,7 +170,7 @@ def test_runs_in_a_namespace(start: Start) -> None:
     with shaped_link(20.0, 'intradp-test-processes') as link:
         child = start(Command('inside', ['ip', '-brief', 'address'],
                               prefix=link.exec_prefix('server')))
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
         assert '10.77.0.2/24' in child.output()
 
 

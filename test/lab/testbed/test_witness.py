@@ -48,7 +48,7 @@ def received(frames: list[Chunk], spoil: bool) -> tuple[Arrived, torch.Tensor]:
         one.send(replace(frames[0], data=bytes(len(memoryview(frames[0].data).cast('B')))))
     for frame in frames[int(spoil):]:
         sender.send(frame)
-    assert complete.wait(30)
+    assert complete.wait(60)
     for channel in (sender, receiver):
         channel.close()
     return receiver.arrived, done[0]
@@ -87,7 +87,7 @@ def test_probes_and_encoded_chunks_keep_their_bytes() -> None:
     receiver.listen(take)
     for frame in (probe, encoded):
         sender.send(frame)
-    assert both.wait(30)
+    assert both.wait(60)
     assert sorted(seen) == sorted(bytes(frame.data) for frame in (probe, encoded))
     assert receiver.arrived == Arrived()
     for channel in (sender, receiver):
