@@ -8,10 +8,13 @@ Which tests run side by side, and which get a second try.
 namespaces or the machine's time stay in one of them, one after another, with
 most that start ROS nodes; of the others the tests of a file stay together.
 
-Tests that wait for other processes get a second try.  Their limits are
+Tests that wait for other processes or threads get a second try.  Their limits are
 generous, but a shared machine may stand still for longer.  What fails once is
 listed as RERUN in the summary; what fails twice fails.  For the same reason
 examples of hypothesis have no limit of time each.
+
+Nodes begin as copies of an interpreter that has imported what they need (`copied_interpreters`);
+`--start-anew` starts each from nothing.
 
 Tests kill nodes.  One that is killed while it makes a port of Fast DDS would make
 all nodes after it wait without end (`shared_memory_ports`): such ports are freed.
@@ -19,6 +22,7 @@ all nodes after it wait without end (`shared_memory_ports`): such ports are free
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 import gc
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 import os
@@ -52,9 +56,9 @@ _find_the_laboratory()
 
 #: What Boost writes at the beginning of a segment whose making failed.
 _CORRUPTED = struct.pack('=I', 3).ljust(4096, b'\0')
-#: Rooms and files whose tests start processes, wait for what comes over DDS, or take a device for
+#: Rooms whose tests start processes, wait for threads or what comes over DDS, or take a device for
 #: silent that other tests keep from a processor.
-WAITING = ('cli', 'core', 'dds', 'lab', 'nodes', 'rqt', 'runtime/test_pipeline.py', 'system')
+WAITING = ('cli', 'core', 'dds', 'lab', 'nodes', 'rqt', 'runtime', 'system', 'systems', 'web')
 #: Rooms and files of which tests need the machine's network, or its time.
 TOGETHER = (
     'cli/test_demo_fleet.py', 'cli/test_doctor.py', 'cli/test_fleet_run.py',
@@ -63,6 +67,11 @@ TOGETHER = (
 #: Files of these rooms whose nodes have a domain of their own and no limit but patience.
 APART = ('system/test_books.py', 'system/test_encodings.py', 'system/test_fuzz.py',
          'system/test_points.py', 'system/test_refusals.py')
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what else can be chosen."""
+    parser.addoption('--start-anew', action='store_true', help='copy no interpreter for nodes')
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -111,6 +120,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if any(item.path.is_relative_to(place) for place in waiting):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture(autouse=True, scope='session')
+def copied_interpreters(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Let nodes begin as copies of an interpreter; the first of them starts it."""
+    from copied_interpreters import copies
+    with nullcontext() if pytestconfig.getoption('--start-anew') else copies():
+        yield
 
 
 @pytest.fixture(autouse=True, scope='module')
