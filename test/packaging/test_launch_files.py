@@ -135,12 +135,6 @@ def test_with_its_defaults_a_launch_file_comes_to_active_nodes(
     assert found == NODES[name] and 'Traceback' not in written, written
 
 
-@pytest.mark.parametrize('name', NODES)
-def test_the_nodes_and_their_namespace(name: str) -> None:
-    started = start(name, namespace='robot_1')
-    assert set(started) == {f'/robot_1/{node}' for node in NODES[name]}
-
-
 @pytest.mark.parametrize('transport', ['udp', 'large_data'])
 def test_the_transport_names_a_profile_that_exists(transport: str) -> None:
     for event in start('demo', transport=transport).values():
@@ -181,8 +175,8 @@ def test_parameters_can_be_given_as_arguments() -> None:
 
 
 @pytest.mark.parametrize('name', NODES)
-def test_every_argument_has_an_effect(name: str, monkeypatch: pytest.MonkeyPatch,
-                                      caplog: pytest.LogCaptureFixture) -> None:
+def test_the_nodes_their_namespace_and_arguments(name: str, monkeypatch: pytest.MonkeyPatch,
+                                                 caplog: pytest.LogCaptureFixture) -> None:
     """Nothing but what the nodes take is declared; what is misspelt is warned of."""
     source = PythonLaunchDescriptionSource(str(SHARE / 'launch' / f'{name}.launch.py'))
     description = source.get_launch_description(launch.LaunchContext())
@@ -195,7 +189,8 @@ def test_every_argument_has_an_effect(name: str, monkeypatch: pytest.MonkeyPatch
     assert ('params_file' in names) == (name != 'demo')
     monkeypatch.setattr(sys, 'argv', ['ros2', 'launch', 'intradp_ros', f'{name}.launch.py'])
     monkeypatch.setattr(launch.logging.get_logger('intradp_ros'), 'handlers', [caplog.handler])
-    start(name, transprot='udp', colour='red')
+    started = start(name, namespace='robot_1', transprot='udp', colour='red')
+    assert set(started) == {f'/robot_1/{node}' for node in NODES[name]}
     assert 'no launch argument transprot: is transport meant?' in caplog.text
     assert 'no launch argument colour; there are namespace' in caplog.text
 

@@ -96,6 +96,7 @@ def test_lanes_are_added_up() -> None:
     assert busy(events) == {ROBOT: 1.5, SERVER: 0.0, 'uplink': 0.25, 'downlink': 0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason='network namespaces need root')
 def test_a_live_run(model: SharedModel, tmp_path: Path) -> None:
     archive, files = tmp_path / 'model.graph', {s: tmp_path / f'{s}.json' for s in (ROBOT, SERVER)}
