@@ -11,11 +11,16 @@ from typing import Any
 
 from matplotlib.colors import to_rgb
 import rerun as rr
+import rerun.blueprint as rrb
 
 from intradp_ros.report.view.blocks import Block, number, OUT, WARNS, WELL
 
 View = Mapping[str, Any]
 _LEVELS = {WARNS: rr.TextLogLevel.WARN, OUT: rr.TextLogLevel.ERROR}
+#: What shows each kind of thing.
+_VIEWS: Mapping[type, Any] = {
+    rr.GraphNodes: rrb.GraphView, rr.Scalars: rrb.TimeSeriesView, rr.Boxes2D: rrb.Spatial2DView,
+    rr.EncodedImage: rrb.Spatial2DView, rr.TextDocument: rrb.TextDocumentView}
 _STATES = {WELL: '#009E73', WARNS: '#E69F00', OUT: '#D55E00'}
 
 
@@ -39,6 +44,9 @@ class _File:
         self._stream, self._picture = rr.RecordingStream('intradp_view'), picture
         self._stream.save(path)
         self._last: dict[str, Any] = {}
+        self._blocks: dict[str, Block] = {}
+        self._tabs: dict[str, dict[str, Any]] = {}  # views by section and path
+        self._tab = ''
 
     def close(self) -> None:
         self._stream.flush()
@@ -46,14 +54,29 @@ class _File:
 
     def add(self, seconds: float, view: View) -> None:
         self._stream.set_time('time', duration=seconds)
+        known = sum(map(len, self._tabs.values()))
         for note in view['notes']:
             self._say('notes', note, '')
         for section in view['sections']:
             for k, block in enumerate(section['blocks']):
-                name = rr.new_entity_path([section['title'], block.get('caption') or f'{k}'])
-                getattr(self, '_' + block['kind'])(name, block)
+                self._tab = section['title']
+                name = rr.new_entity_path([self._tab, block.get('caption') or f'{k}'])
+                if self._blocks.get(name) != block:
+                    self._blocks[name] = block
+                    getattr(self, '_' + block['kind'])(name, block)
+        if sum(map(len, self._tabs.values())) > known:
+            self._stream.send_blueprint(rrb.Blueprint(rrb.Vertical(
+                rrb.TextLogView(name='what was said'), rrb.Tabs(*(
+                    rrb.Grid(*views.values(), name=name) for name, views in self._tabs.items()),
+                    active_tab=min(1, len(self._tabs) - 1)), row_shares=[1, 4]),
+                collapse_panels=True))
 
-    def _log(self, name: str, what: Any) -> None:
+    def _log(self, name: str, what: Any, origin: str = '') -> None:
+        """Log something that a view of its own shows, or one of all below `origin`."""
+        if view := _VIEWS.get(type(what)):
+            tab = self._tabs.setdefault(self._tab, {})
+            if (origin or name) not in tab:
+                tab[origin or name] = view(origin=origin or name)
         self._stream.log(name, what)
 
     def _say(self, name: str, text: str, tone: str) -> None:
@@ -93,7 +116,8 @@ class _File:
         for series in b['series']:
             points = [p for p in series['points'] if b['cursor'] is None or p[0] <= b['cursor']]
             if points:
-                self._log(name + rr.new_entity_path([series['name']]), rr.Scalars(points[-1][1]))
+                self._log(name + rr.new_entity_path([series['name']]), rr.Scalars(points[-1][1]),
+                          name)
 
     def _frames(self, name: str, b: Block) -> None:
         row = next((r for r in b['rows'] if r['id'] == b['chosen']), b['rows'][-1])
@@ -102,7 +126,7 @@ class _File:
                             'predicted': number(row.get('predicted')),
                             'limit': number(row.get('limit'))}.items():
             if value is not None:
-                self._log(name + rr.new_entity_path([part]), rr.Scalars(value))
+                self._log(name + rr.new_entity_path([part]), rr.Scalars(value), name)
 
     def _gantt(self, name: str, b: Block) -> None:
         lanes = {lane: k for k, (lane, _) in enumerate(b['lanes'])}
