@@ -29,10 +29,14 @@ from rich.console import Console
 from rich.table import Table
 from simulator import best_seconds
 
+from intradp_lab.serving.batch_choice import replayed_sizes
+from intradp_lab.serving.optimum import exact
+from intradp_lab.serving.policies import POLICIES, replay
+from intradp_lab.serving.recorded import like_azure
+from intradp_lab.serving.ring import bound, MOST_MESHED, refresh
+from intradp_lab.serving.ring_world import play_ring, replay_ring
 from intradp_ros.systems.serving.allocator import largest_batch
-from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, like_azure, poisson
-from intradp_ros.systems.serving.batch_choice import replayed_sizes
-from intradp_ros.systems.serving.oracle import exact
+from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, poisson
 from intradp_ros.systems.serving.placement import (
     candidates,
     checked,
@@ -43,9 +47,6 @@ from intradp_ros.systems.serving.placement import (
     Placement,
 )
 from intradp_ros.systems.serving.placement_kernels import Demand
-from intradp_ros.systems.serving.policies import POLICIES
-from intradp_ros.systems.serving.ring import bound, MOST_MESHED, refresh
-from intradp_ros.systems.serving.ring_world import play_ring
 from intradp_ros.systems.serving.service_table import exact_table, ServiceTable
 from intradp_ros.systems.serving.site_arrays import Place
 from intradp_ros.systems.serving.site_functions import PLAIN, site_functions
@@ -54,7 +55,6 @@ from intradp_ros.systems.serving.world import (
     capacity,
     even_hops,
     most,
-    replay,
     Report,
     SimulatedSite,
     World,
@@ -327,7 +327,7 @@ def state(short: bool) -> list[Row]:
         for skewed, load in product((False, True), (0.8, 2.0)):
             world = joined(sites, 0.004, True)
             asked = joined_requests(world, skewed, load, 30000 if short else 100000)
-            mesh, ring = (replay(replace(world, ring=one), asked) for one in (False, True))
+            mesh, ring = replay(world, asked), replay_ring(world, asked)
             shares.append(ring.in_time / mesh.in_time)
             wasted = [a + b for a, b in zip(wasted, (ring.wasted, mesh.wasted))]
         rows.append(Row('state', f'ring of {sites} sites against rows sent to all: in time', '',

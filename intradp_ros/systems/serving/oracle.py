@@ -1,19 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""
-What no policy can exceed: how many requests can be served in time, with all arrivals known.
-
-`exact` is the optimum of one executor and one service whose deadlines come in
-the order of the arrivals, as equal relative ones do.  Then a batch of the best
-schedule may be taken to hold neighbours: if it skips a request that nothing
-serves, that one can take the place of an earlier one (it is there by the time
-at which the batch starts, and may end later); if another batch holds it, the
-two can change places.  So the earliest end of k of the first j requests
-follows from that of fewer.
-
-`bound` is for all else: several executors, services, mixed deadlines.
-"""
+"""What no policy can exceed, with all arrivals known."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -28,30 +16,6 @@ from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.serving import oracle_kernels
 
 Floats = NDArray[np.float64]
-
-
-def exact(arrival: ArrayLike, deadline: ArrayLike, seconds: Sequence[float]) -> int:
-    """
-    Return how many requests one executor can serve in time, batches not being interrupted.
-
-    `arrival` and `deadline` are seconds of one clock, `seconds[b - 1]` the time of a batch of
-    b (infinite where there is none).  It takes n^2 steps for each size of a batch.
-
-    Raises
-    ------
-    ValueError
-        If the deadlines do not come in the order of the arrivals, or times are not numbers.
-
-    """
-    arrived, due = _times(arrival, deadline)
-    order = np.lexsort((due, arrived))
-    arrived, due = arrived[order], due[order]
-    if (np.diff(due) < 0).any():
-        raise ValueError('the exact optimum is known for deadlines in the order of the arrivals '
-                         'only: ask for bound() instead')
-    table = np.array([math.inf, *_checked(seconds)])
-    found: int = _compiled()[0](arrived, due, table) if len(arrived) else 0
-    return found
 
 
 def bound(arrival: ArrayLike, deadline: ArrayLike, service: ArrayLike,
@@ -73,9 +37,9 @@ def bound(arrival: ArrayLike, deadline: ArrayLike, service: ArrayLike,
         If times are not numbers, or a request has a service that is not in `seconds`.
 
     """
-    arrived, due = _times(arrival, deadline)
+    arrived, due = times(arrival, deadline)
     kind = np.asarray(service, np.int64)
-    tables = [np.array(_checked(row)) for row in seconds]
+    tables = [np.array(checked(row)) for row in seconds]
     if kind.shape != arrived.shape or (len(kind) and not 0 <= kind.min() <= kind.max()
                                        < len(tables)):
         raise ValueError(f'services are numbers below {len(tables)}, one for each request')
@@ -99,10 +63,11 @@ def bound(arrival: ArrayLike, deadline: ArrayLike, service: ArrayLike,
 def _most_work(arrived: Floats, due: Floats, work: Floats, executors: float) -> float:
     if not len(arrived) or executors <= 0:
         return 0.0
-    return float(_compiled()[1](arrived, due, work, float(executors)))
+    return float(_compiled()(arrived, due, work, float(executors)))
 
 
-def _times(arrival: ArrayLike, deadline: ArrayLike) -> tuple[Floats, Floats]:
+def times(arrival: ArrayLike, deadline: ArrayLike) -> tuple[Floats, Floats]:
+    """Return seconds of arrivals and deadlines; ValueError if they are not."""
     arrived, due = np.asarray(arrival, float), np.asarray(deadline, float)
     if arrived.ndim != 1 or arrived.shape != due.shape:
         raise ValueError(f'arrivals and deadlines are rows of equal length, got shapes '
@@ -112,14 +77,15 @@ def _times(arrival: ArrayLike, deadline: ArrayLike) -> tuple[Floats, Floats]:
     return arrived, due
 
 
-def _checked(seconds: Sequence[float]) -> list[float]:
+def checked(seconds: Sequence[float]) -> list[float]:
+    """Return times of batches by rows; ValueError if they are not."""
     if not len(seconds) or not min(seconds) > 0 or math.isinf(min(seconds)):
         raise ValueError(f'batches take seconds above 0, one of them not for ever; got {seconds}')
     return [float(one) for one in seconds]
 
 
 @cache
-def _compiled() -> tuple[Callable[..., Any], ...]:
-    """Return the loops: machine code, or plain where numba is not installed."""
-    entries = (oracle_kernels.most_in_time, oracle_kernels.most_work)
-    return machine_code((oracle_kernels,), entries, inline=False) or entries
+def _compiled() -> Callable[..., Any]:
+    """Return the loop: machine code, or plain where numba is not installed."""
+    entries = (oracle_kernels.most_work,)
+    return (machine_code((oracle_kernels,), entries, inline=False) or entries)[0]

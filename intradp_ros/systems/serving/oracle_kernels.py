@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""The loops of the oracle, for machine code or plain Python."""
+"""The loop of the oracle, for machine code or plain Python."""
 from __future__ import annotations
 
 from heapq import heappop, heappush
@@ -11,33 +11,6 @@ from numpy.typing import NDArray
 
 #: What rounding of sums of seconds may amount to.
 ROUNDING = 1e-9
-
-
-def most_in_time(arrival: NDArray[np.float64], deadline: NDArray[np.float64],
-                 seconds: NDArray[np.float64]) -> int:
-    """
-    Return how many of n requests one executor can serve in time at most.
-
-    `seconds[b]` is the time of a batch of b.  Both `arrival` and `deadline` rise.
-    `least[j % (largest + 1), k]` is the earliest end of k of the first j requests.
-    """
-    count, largest = len(arrival), len(seconds) - 1
-    least = np.full((largest + 1, count + 1), np.inf)
-    least[0, 0] = -np.inf
-    best = 0
-    for j in range(1, count + 1):
-        row, before = least[j % (largest + 1)], least[(j - 1) % (largest + 1)]
-        for k in range(min(j, best + largest) + 1):
-            ends = before[k]
-            for b in range(1, min(largest, k) + 1):
-                then = max(least[(j - b) % (largest + 1), k - b], arrival[j - 1]) + seconds[b]
-                if then < ends and then <= deadline[j - b] + ROUNDING:
-                    ends = then
-            row[k] = ends
-        for k in range(best, min(j, best + largest) + 1):
-            if row[k] < np.inf:
-                best = k
-    return best
 
 
 def most_work(arrival: NDArray[np.float64], deadline: NDArray[np.float64],

@@ -91,7 +91,7 @@ def place(d: Demand, first: Iterable[tuple[int, int]] = ()) -> Placement:
     `first` are lanes and services that come before all others, each once, as far as they fit:
     what is leased, or holds several devices together (step S1 of the paper).
     """
-    left = _untouched(d)
+    left = untouched(d)
     answered = sum(placement_kernels.put(d, left, lane, service) for lane, service in
                    dict.fromkeys(first) if _fits(d, left, lane, service))
     return Placement(left.placed, answered + float(_greedy()(d, left)))
@@ -174,24 +174,8 @@ def fluid(d: Demand, placed: Flags) -> float:
     return float(-solved.fun)
 
 
-def pooled(d: Demand, found: Placement, rate: Floats) -> tuple[float, Placement]:
-    """
-    Return what services over several sites would add (step S3 of the paper), modelled only.
-
-    What is left of all lanes and devices is one device with one lane, on which services answer
-    `rate` requests per second; returned are the requests per second, and that lane's placement.
-    """
-    left = _untouched(d)
-    for lane, service in found.places:
-        placement_kernels.put(d, left, lane, service)
-    asked = np.maximum(0.0, np.where(d.travels, left.all_, 0.0))[None, :]
-    rest = demand(asked, rate[None, :] * float(left.lane.sum()), d.nbytes,
-                  np.array([max(0.0, float(left.room.sum()))]), shares=d.shares)
-    one = place(rest)
-    return one.answered, one
-
-
-def _untouched(d: Demand) -> Left:
+def untouched(d: Demand) -> Left:
+    """Return what is left before anything is placed: all."""
     return Left(d.asked.copy(), d.asked.sum(0), np.ones(len(d.device)), d.room.copy(),
                 np.zeros(d.rate.shape, bool))
 

@@ -13,11 +13,11 @@ import numpy as np
 from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.serving import site_arrays
 from intradp_ros.systems.serving.site_arrays import Asked, Floats, Place, Seat, SiteArrays
-from intradp_ros.systems.serving.site_kernels import credit, dispatch, seats
+from intradp_ros.systems.serving.site_kernels import dispatch, seats
 from intradp_ros.systems.serving.site_kernels.dispatch import Flags, SiteRows
 
 #: What a module that calls the kernels from machine code of its own names to `machine_code`.
-MODULES = (site_arrays, seats, dispatch, credit)
+MODULES = (site_arrays, seats, dispatch)
 
 
 class SiteFunctions(NamedTuple):
@@ -29,7 +29,6 @@ class SiteFunctions(NamedTuple):
     withdraw: Callable[[SiteArrays, int, float], bool]
     expire: Callable[[SiteArrays, float], int]
     lose: Callable[[SiteArrays, int, float], int]
-    first_deadline: Callable[[SiteArrays], float]
     outlook: Callable[[SiteArrays, float, Floats, Floats, Floats], None]
     choose_site: Callable[[SiteRows, int, float, Flags, int, float], int]
     choose_roomier: Callable[[SiteRows, int, float, Flags, int, float, float], int]
@@ -49,7 +48,6 @@ def warmed() -> SiteFunctions:
     rows = dispatch.make_rows(2, 1)
     seat = functions.take_seat(site, Asked(1, 0, 9.0, 0), 1.0)
     functions.withdraw(site, seat.row, 1.0)
-    functions.first_deadline(site)
     functions.expire(site, 1.0)
     functions.start_batch(site, 0, 1.0)
     functions.end_batch(site, 0, 2.0)
@@ -84,10 +82,6 @@ def _lose(site: SiteArrays, executor: int, now: float) -> int:
     return seats.lose(site, executor, now)
 
 
-def _first_deadline(site: SiteArrays) -> float:
-    return seats.first_deadline(site)
-
-
 def _outlook(site: SiteArrays, now: float, ends: Floats, shares: Floats, least: Floats) -> None:
     seats.outlook(site, now, ends, shares, least)
 
@@ -103,4 +97,4 @@ def _choose_roomier(rows: SiteRows, service: int, remaining: float, visited: Fla
 
 
 PLAIN: Any = SiteFunctions(_take_seat, _start_batch, _end_batch, _withdraw, _expire, _lose,
-                           _first_deadline, _outlook, _choose_site, _choose_roomier)
+                           _outlook, _choose_site, _choose_roomier)

@@ -10,20 +10,17 @@ the same chance again, and policies are compared on equal draws.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from intradp_ros.core.numba_compile import machine_code
-from intradp_ros.systems.serving import policy_kernels, world_kernels
+from intradp_ros.systems.serving import world_kernels
 from intradp_ros.systems.serving.arrivals import Arrivals
-from intradp_ros.systems.serving.arrivals import arrivals as make_arrivals
 from intradp_ros.systems.serving.oracle import bound
-from intradp_ros.systems.serving.ring import oldest, refresh
-from intradp_ros.systems.serving.ring_world import Absence, play_ring, RowsHeard
 from intradp_ros.systems.serving.site_arrays import (
     CANCELLED,
     Floats,
@@ -41,11 +38,8 @@ from intradp_ros.systems.serving.world_kernels import (
     Behaviour,
     Events,
     HISTORY,
-    LOGGED,
     Network,
     Requests,
-    SEATS,
-    SLACK,
     State,
 )
 
@@ -53,29 +47,12 @@ from intradp_ros.systems.serving.world_kernels import (
 MAX_SITES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """
-    How requests are admitted and where they go; the numbers are those of `world_kernels`.
-
-    `on_demand`: services are loaded when they are asked for, in place of those that were not
-    asked for longest.  `delay`: seconds until a centre has decided.
-    """
-
-    name: str
-    admission: int = SEATS
-    choice: int = SLACK
-    delay: float = 0.0
-    on_demand: bool = False
-
-
 #: What stands in the arrays of a site for places and executors that only larger sites have.
 FILL = {'service_of': -1, 'size': 1, 'wanted': 1, 'ready': math.inf, 'seconds': math.inf,
         'running': -1}
 
-OURS = Policy('seats, drawn by slack')
-#: What chooses the sizes of a site's batches, by place, from what came to it.
-Rechoose = Callable[['SimulatedSite', Arrivals], Sequence[int]]
+#: As `world_kernels.run`.
+Run = Callable[..., int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +62,6 @@ class SimulatedSite:
     executors: int
     places: tuple[Place, ...]
     actual: tuple[tuple[float, ...], ...] = ()
-    room: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,11 +70,9 @@ class World:
     Sites that are joined.
 
     `hop[i, j]`: seconds one way.  Rows are made every `period` seconds; `lag[i, j]`: how old they
-    are when they come to i from j, the hop where not given; with `ring` they go round (`ring`)
-    instead.  `spread`: relative deviation of the
+    are when they come to i from j, the hop where not given.  `spread`: relative deviation of the
     seconds of batches (lognormal).  `transfer[s]`: seconds of a request's bytes of service s in
-    each hop.  `newest`: services whose newer frames replace waiting ones.  `nbytes`, `load`:
-    memory and seconds to load a service, for policies that load on demand.
+    each hop.  `newest`: services whose newer frames replace waiting ones.
     """
 
     sites: tuple[SimulatedSite, ...]
@@ -106,12 +80,9 @@ class World:
     hop: Floats
     period: float = 0.1
     lag: Floats | None = None
-    ring: bool = False
     spread: float = 0.0
     transfer: tuple[float, ...] = ()
     newest: frozenset[int] = frozenset()
-    nbytes: tuple[float, ...] = ()
-    load: tuple[float, ...] = ()
 
     @property
     def executors(self) -> int:
@@ -222,6 +193,21 @@ class Report:
             ('cancelled', CANCELLED))}
 
 
+class RowsHeard(NamedTuple):
+    """
+    Which rows sites hear where they are not sent to all, those of `first[i]` to `first[i + 1]` i.
+
+    At `time` a row of site `of` comes that it made at `made`; above the age `oldest` it counts no
+    more.
+    """
+
+    first: Ints
+    time: Floats
+    of: Ints
+    made: Floats
+    oldest: float
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A site that is gone from `start` to `stop`, seconds of the clock of the arrivals."""
@@ -231,14 +217,49 @@ class Fault:
     stop: float
 
 
-def replay(world: World, arrivals: Arrivals, policy: Policy = OURS,
-           faults: Sequence[Fault] = (), compiled: bool = True,
-           rechoose: Rechoose | None = None, every: float = 60.0) -> Report:
-    """
-    Play all requests; equal worlds, requests and policies give equal reports.
+class Playing:
+    """Requests that are being played; other policies have another `run`, and more `behaviour`."""
 
-    `rechoose` returns the sizes of a site's batches, by place, from what came in the last
-    `every` seconds; it is asked that often.
+    def __init__(self, world: World, asked: Arrivals, faults: Sequence[Fault] = (),
+                 rows: RowsHeard | None = None, run: Run = world_kernels.run,
+                 seated: bool = True) -> None:
+        """Play nothing yet; not `seated`: all requests may wait.  See `replay`."""
+        _check(world, asked)
+        sites = len(world.sites)
+        heard = rows or RowsHeard(np.zeros(sites + 1, np.int64), np.zeros(0),
+                                  np.zeros(0, np.int64), np.zeros(0), math.inf)
+        self.arrivals, self._run = asked, run
+        self.sites, self.behaviour, self.state = _sites(world, asked, seated, heard.first)
+        lag = world.hop if world.lag is None else world.lag
+        self._network = Network(
+            np.ascontiguousarray(world.hop, float), np.ascontiguousarray(lag, float),
+            np.array([*world.transfer, *(0.0,) * world.services][:world.services]),
+            world.period, *_holders(world), rows is not None, heard.oldest, *heard[:4])
+        self._requests = _requests(asked)
+        self._gone = np.array([(f.start, f.stop, f.site) for f in faults], float).reshape(-1, 3)
+        room = 2 * len(asked.time) + (len(faults) + sites) * (2 + self.sites.alive.shape[1])
+        self._waiting = Events(np.zeros(room), np.zeros((room, 3), np.int64),
+                               np.zeros(1, np.int64))
+        self._events = 0
+
+    def run(self, until: float = math.inf) -> None:
+        """Play on until a time."""
+        self._events += self._run(self._requests, self.sites, self._network, self.behaviour,
+                                  self.state, self._gone, self._waiting, until)
+
+    def report(self) -> Report:
+        """Return what became of the requests."""
+        q = self._requests
+        return Report(self.arrivals, q.fate, q.why, q.finish, q.predicted, q.at, q.hops, q.path,
+                      q.batch, np.asarray(self.sites.spent.sum(0)), np.array(self._events))
+
+
+def replay(world: World, arrivals: Arrivals, faults: Sequence[Fault] = (), compiled: bool = True,
+           rows: RowsHeard | None = None) -> Report:
+    """
+    Play all requests; equal worlds and requests give equal reports.
+
+    `rows`: what sites hear of each other, where that does not follow from `world.lag`.
 
     Raises
     ------
@@ -246,31 +267,9 @@ def replay(world: World, arrivals: Arrivals, policy: Policy = OURS,
         If requests name sites or services that are not there, or there are too many sites.
 
     """
-    _check(world, arrivals)
-    heard = _round(world, arrivals, faults)
-    stacked, behaviour, state = _sites(world, arrivals, policy, heard.first)
-    if rechoose is not None:
-        state = state._replace(log=np.zeros(((MAX_HOPS + 1) * len(arrivals.time), 4)))
-    lag = world.hop if world.lag is None else world.lag
-    network = Network(np.ascontiguousarray(world.hop, float), np.ascontiguousarray(lag, float),
-                      np.array([*world.transfer, *(0.0,) * world.services][:world.services]),
-                      refresh(len(world.sites)) if world.ring else world.period,
-                      *_holders(world), world.ring,
-                      oldest(len(world.sites)) if world.ring else math.inf,
-                      heard.first, heard.time, heard.of, heard.made)
-    q = _requests(arrivals)
-    gone = np.array([(f.start, f.stop, f.site) for f in faults], float).reshape(-1, 3)
-    run = _runner() if compiled else world_kernels.run
-    most = 2 * len(q.time) + (len(gone) + len(world.sites)) * (2 + stacked.alive.shape[1])
-    waiting = Events(np.zeros(most), np.zeros((most, 3), np.int64), np.zeros(1, np.int64))
-    until, events = float(arrivals.time[0]) if len(arrivals.time) else 0.0, 0
-    while rechoose is not None and until <= arrivals.time.max(initial=-math.inf):
-        logged, until = int(state.progress[LOGGED]), until + every
-        events += run(q, stacked, network, behaviour, state, gone, waiting, until)
-        _rechosen(world, state.log[logged:state.progress[LOGGED]], stacked, rechoose)
-    events += run(q, stacked, network, behaviour, state, gone, waiting, math.inf)
-    return Report(arrivals, q.fate, q.why, q.finish, q.predicted, q.at, q.hops, q.path,
-                  q.batch, np.asarray(stacked.spent.sum(0)), np.array(events))
+    playing = Playing(world, arrivals, faults, rows, _runner() if compiled else world_kernels.run)
+    playing.run()
+    return playing.report()
 
 
 def most(world: World, arrivals: Arrivals) -> int:
@@ -314,30 +313,6 @@ def _check(world: World, arrivals: Arrivals) -> None:
         raise ValueError('requests come in the order of their time')
 
 
-def _round(world: World, a: Arrivals, faults: Sequence[Fault]) -> RowsHeard:
-    """Return which rows come round the ring and when, empty without one."""
-    sites = len(world.sites)
-    if not world.ring or not len(a.time):
-        none = np.zeros((sites, 1), np.int64)
-        return RowsHeard(np.zeros(sites + 1, np.int64), np.zeros(0), np.zeros(0, np.int64),
-                         np.zeros(0), none, none)
-    before = math.ceil(oldest(sites) / refresh(sites)) * refresh(sites)
-    longest = float((a.time + a.remaining).max())
-    return play_ring(sites, lambda i, j, now: float(world.hop[i, j]), float(a.time[0]) - before,
-                     longest, [Absence(f.site, f.start, f.stop) for f in faults])
-
-
-def _rechosen(world: World, log: Floats, stacked: SiteArrays, rechoose: Rechoose) -> None:
-    """Let each site want the batches that are chosen for what came to it."""
-    for i, site in enumerate(world.sites):
-        own = log[log[:, 1] == i]
-        if len(own):
-            now = replace(site, places=tuple(replace(place, size=int(size)) for place, size in
-                                             zip(site.places, stacked.wanted[i])))
-            stacked.wanted[i, :len(site.places)] = rechoose(now, make_arrivals(
-                own[:, 0], own[:, 3] - own[:, 0], 0, own[:, 2]))
-
-
 def _requests(a: Arrivals) -> Requests:
     count = len(a.time)
 
@@ -361,7 +336,7 @@ def _holders(world: World) -> tuple[Ints, Ints]:
     return found, held
 
 
-def _waiting(world: World, a: Arrivals, policy: Policy) -> int:
+def _waiting(world: World, a: Arrivals, seated: bool) -> int:
     """
     Return how many requests can wait at once at a place.
 
@@ -373,17 +348,17 @@ def _waiting(world: World, a: Arrivals, policy: Policy) -> int:
     longest = float(a.remaining.max())
     until = np.searchsorted(a.time, a.time + longest, 'right')
     most = min(1 << 14, int((until - np.arange(len(until))).max()) + 1)
-    if policy.admission != SEATS or math.isinf(longest):
+    if not seated or math.isinf(longest):
         return most
     return min(most, max((math.ceil(2 * b * (2 + longest / seconds)) for site in world.sites
                           for place in site.places for b, seconds in enumerate(place.seconds, 1)),
                          default=1))
 
 
-def _sites(world: World, a: Arrivals, policy: Policy, first: Ints,
+def _sites(world: World, a: Arrivals, seated: bool, first: Ints,
            ) -> tuple[SiteArrays, Behaviour, State]:
     """Return the arrays of all sites, each filled up to the largest."""
-    queue = _waiting(world, a, policy)
+    queue = _waiting(world, a, seated)
     most = max((len(p.seconds) for site in world.sites for p in site.places), default=1)
     executors = max(site.executors for site in world.sites)
     places = max(1, *(len(site.places) for site in world.sites))
@@ -392,26 +367,15 @@ def _sites(world: World, a: Arrivals, policy: Policy, first: Ints,
               for site in world.sites]
     stacked = SiteArrays(*(_stacked(columns, FILL.get(name, 0)) for name, columns in
                            zip(SiteArrays._fields, zip(*single))))
-    if policy.on_demand:
-        stacked.ready[:] = np.inf
     actual = np.full((len(single), places, most + 1), np.inf)
-    room = np.full((len(single), executors), np.inf)
     for i, site in enumerate(world.sites):
         for k, place in enumerate(site.places):
             times = site.actual[k] if site.actual else place.seconds
             actual[i, k, 1:len(times) + 1] = times[:most]
-        room[i, :len(site.room)] = site.room
     newest = np.zeros(world.services, bool)
     newest[list(world.newest)] = True
-    spread = math.sqrt(math.log1p(world.spread**2))
-
-    def by_service(values: tuple[float, ...]) -> Floats:
-        return np.array([*values, *(0.0,) * world.services][:world.services])
-
-    behaviour = Behaviour(policy.admission, policy.choice, actual, spread, newest, policy.delay,
-                          policy.on_demand, by_service(world.nbytes), by_service(world.load), room)
-    return stacked, behaviour, _state(len(single), world.services, rows, places, executors, a,
-                                      first)
+    behaviour = Behaviour(actual, math.sqrt(math.log1p(world.spread**2)), newest, ())
+    return stacked, behaviour, _state(len(single), world.services, rows, executors, a, first)
 
 
 def _stacked(columns: Sequence[Any], fill: float) -> Any:
@@ -423,25 +387,23 @@ def _stacked(columns: Sequence[Any], fill: float) -> Any:
     return found
 
 
-def _state(sites: int, services: int, rows: int, places: int, executors: int, a: Arrivals,
-           first: Ints) -> State:
+def _state(sites: int, services: int, rows: int, executors: int, a: Arrivals, first: Ints,
+           ) -> State:
     past, columns = (sites, HISTORY, services), (sites, 1)
     streams = int(a.stream.max(initial=-1)) + 1
     return State(
         np.full((sites, rows), -1, np.int64), np.zeros((sites, sites)),
         np.zeros((sites, sites), bool), first[:-1].copy(), np.zeros((sites, sites), np.int64),
-        np.full(past, np.inf), np.zeros(past),
-        np.full(past, np.inf), np.zeros(past[:2]), np.zeros(past[:2]), np.zeros(sites, np.int64),
-        np.zeros(sites), np.arange(sites, dtype=np.int64).reshape(-1, 1).copy(),
-        np.full(max(1, streams), -1, np.int64), np.full((sites, places), -np.inf),
-        np.ones(sites, np.int64), np.full((sites, executors), np.inf), np.zeros(4, np.int64),
-        np.zeros((0, 4)), np.zeros(sites, bool), np.zeros(sites), np.zeros(sites),
-        np.zeros(columns), np.zeros(columns), np.zeros(columns), np.zeros(sites))
+        np.full(past, np.inf), np.zeros(past), np.full(past, np.inf), np.zeros(past[:2]),
+        np.zeros(sites, np.int64), np.full(max(1, streams), -1, np.int64),
+        np.ones(sites, np.int64), np.full((sites, executors), np.inf), np.zeros(3, np.int64),
+        np.zeros(sites, bool), np.zeros(sites), np.zeros(columns), np.zeros(columns),
+        np.zeros(columns), np.zeros(sites))
 
 
 @cache
-def _runner() -> Callable[..., Any]:
+def _runner() -> Run:
     """Return the loop: machine code, or plain where numba is not installed."""
-    compiled = machine_code((*MODULES, policy_kernels, world_kernels), (world_kernels.run,),
-                            inline=False, allocates=False)
+    compiled = machine_code((*MODULES, world_kernels), (world_kernels.run,), inline=False,
+                            allocates=False)
     return compiled[0] if compiled else world_kernels.run

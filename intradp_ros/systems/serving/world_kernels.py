@@ -5,14 +5,14 @@
 The event loop of the simulator: the sites' own functions on all rows, in model time.
 
 Chance follows from the numbers of requests alone, so that equal requests meet
-equal chance under every policy.
+equal chance under every policy.  Other policies take the place of `enters`, `admit`, `begin`,
+`roomier_site`, `next_site`, `note_row` and `happens`.
 """
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from intradp_ros.systems.serving import policy_kernels
 from intradp_ros.systems.serving.site_arrays import (
     Asked,
     CANCELLED,
@@ -21,6 +21,7 @@ from intradp_ros.systems.serving.site_arrays import (
     Ints,
     LET_GO,
     REFUSED,
+    Seat,
     SEATED,
     SiteArrays,
     TOO_LATE,
@@ -28,16 +29,11 @@ from intradp_ros.systems.serving.site_arrays import (
 from intradp_ros.systems.serving.site_kernels import dispatch, seats
 from intradp_ros.systems.serving.site_kernels.dispatch import Flags, MAX_HOPS, SiteRows
 
-#: How requests are admitted: seats; the earliest deadline first; all, in their order.
-SEATS, BY_DEADLINE, ALL = range(3)
-#: How the next site is chosen: none; in turn; Eq. 1; by slack, drawn; the best of old rows; by a
-#: centre that knows all sites, after a delay.
-NOWHERE, IN_TURN, IDLE_GOODPUT, SLACK, BEST, CENTRE = range(6)
-#: Of events: a batch ends, a site makes its row, a request arrives at a site, a place is ready, a
-#: centre decides, a site is gone, a site is back.
-BATCH, ROW, HOP, READY, DECIDE, GONE, BACK = range(7)
+#: Of events: a batch ends, a site makes its row, a request arrives at a site, a site is gone, a
+#: site is back; larger ones are of other policies.
+BATCH, ROW, HOP, GONE, BACK = range(5)
 #: Of `progress`.
-OPEN, COME, BEGUN, LOGGED = range(4)
+OPEN, COME, BEGUN = range(3)
 #: Rows that are kept of each site.
 HISTORY = 64
 #: Why a request got no answer, in addition to the reasons of a seat.
@@ -83,9 +79,9 @@ class Network(NamedTuple):
 
     `holders[s]` are the sites that have service s, `held[s]` of them.
 
-    Where rows go round a `ring`, site i hears at `heard_at[k]` the row that `heard_of[k]` made at
-    `heard_made[k]`, k from `first[i]` to `first[i + 1]`; those above the age `oldest` count no
-    more.
+    Where rows are not sent to all (`ring`), site i hears at `heard_at[k]` the row that
+    `heard_of[k]` made at `heard_made[k]`, k from `first[i]` to `first[i + 1]`; those above the age
+    `oldest` count no more.
     """
 
     hop: Floats
@@ -104,24 +100,17 @@ class Network(NamedTuple):
 
 class Behaviour(NamedTuple):
     """
-    What decides, and how executors behave.
+    How executors behave.
 
     `actual[i, place, b]`: mean seconds of batches, of which single ones differ by the factor
-    exp(`spread` z).  `newest[s]`: newer frames of a stream replace waiting ones.  `centre`:
-    seconds until a centre has decided.  `nbytes[s]`, `load[s]`, `room[i, executor]`: memory, where
-    services are loaded on demand (`on_demand`).
+    exp(`spread` z).  `newest[s]`: newer frames of a stream replace waiting ones.  `more` is what
+    other policies need.
     """
 
-    admission: int
-    choice: int
     actual: Floats
     spread: float
     newest: Flags
-    centre: float
-    on_demand: bool
-    nbytes: Floats
-    load: Floats
-    room: Floats
+    more: Any
 
 
 class State(NamedTuple):
@@ -130,11 +119,9 @@ class State(NamedTuple):
 
     `request[i, row]`; `version[i, j]` of the row of j that i has, what i has `sent` there since,
     whether it found j `lost` since, and how many rows it `heard` of a ring.  The last rows of each
-    site (`past_...`), how many it has made (`versions`), the seconds of work it `accepted` since
-    the last, `turn` of round robin, the `newest` request of each stream, `used[i, place]`: when a
-    place was last asked for, `ends_at[i, executor]`: when its batch really ends.  `progress`: how
-    many requests are open, have come, whether it began, and rows of the `log`: time, site, service
-    and deadline of what came to sites, if it has rows.  `visited`, `idle` and the rest are room.
+    site (`past_...`), how many it has made (`versions`), the `newest` request of each stream,
+    `ends_at[i, executor]`: when its batch really ends.  `progress`: how many requests are open,
+    have come, and whether it began.  `visited` and the rest are room.
     """
 
     request: Ints
@@ -146,18 +133,12 @@ class State(NamedTuple):
     past_shares: Floats
     past_least: Floats
     past_made: Floats
-    past_idle: Floats
     versions: Ints
-    accepted: Floats
-    turn: Ints
     newest: Ints
-    used: Floats
     alive: Ints
     ends_at: Floats
     progress: Ints
-    log: Floats
     visited: Flags
-    idle: Floats
     slack: Floats
     ends: Floats
     shares: Floats
@@ -182,7 +163,7 @@ def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, fa
     """Play on `until` a time; `faults` has rows of start, stop, site; return the events played."""
     count = len(q.time)
     if not w.progress[BEGUN] and count > 0:
-        _begin(q, stacked, n, b, w, faults, events)
+        _prepare(q, stacked, n, b, w, faults, events)
     played = 0
     while w.progress[OPEN] > 0:
         following = w.progress[COME]
@@ -191,8 +172,8 @@ def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, fa
                 break
             w.progress[COME] += 1
             played += 1
-            _arrive(q, stacked, n, b, w, events, following, q.home[following], q.time[following],
-                    True)
+            arrive(q, stacked, n, b, w, events, following, q.home[following], q.time[following],
+                   True)
             continue
         if events.time[0] >= until:
             break
@@ -203,17 +184,15 @@ def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, fa
         if kind == BATCH:
             _end(q, stacked, n, b, w, events, first, second, now)
         elif kind == ROW:
-            _make_row(stacked, n, w, first, now)
+            _make_row(stacked, n, b, w, first, now)
             push(events, now + n.period, ROW, first, 0)
         elif kind == HOP:
             if q.fate[first] < 0:
-                _arrive(q, stacked, n, b, w, events, first, second, now, False)
-        elif kind == READY:
-            _start(q, stacked, b, w, events, first, second, now)
-        elif kind == DECIDE:
-            _decide(q, stacked, n, b, w, events, first, now)
+                arrive(q, stacked, n, b, w, events, first, second, now, False)
         elif kind == GONE:
             _gone(q, stacked, n, b, w, events, first, now)
+        elif kind > BACK:
+            happens(q, stacked, n, b, w, events, kind, first, second, now)
         else:
             w.alive[first] = 1
             for executor in range(stacked.alive.shape[1]):
@@ -222,14 +201,13 @@ def run(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, fa
     return played
 
 
-def _begin(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, faults: Floats,
-           events: Events) -> None:
+def _prepare(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, faults: Floats,
+             events: Events) -> None:
     """Let all sites make their first rows, and note what is to happen."""
     sites = len(w.versions)
     for site in range(sites):
-        _make_row(stacked, n, w, site, q.time[0])
-        if b.choice != NOWHERE and b.choice != CENTRE:
-            push(events, q.time[0] + n.period * (site + 1) / sites, ROW, site, 0)
+        _make_row(stacked, n, b, w, site, q.time[0])
+        push(events, q.time[0] + n.period * (site + 1) / sites, ROW, site, 0)
     for k in range(len(faults)):
         push(events, faults[k, 0], GONE, int(faults[k, 2]), 0)
         push(events, faults[k, 1], BACK, int(faults[k, 2]), 0)
@@ -289,11 +267,52 @@ def one_site(s: SiteArrays, i: int) -> SiteArrays:
         s.batch[i], s.batched[i], s.slots[i], s.slotted[i], s.spent[i])
 
 
-def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
-            r: int, i: int, now: float, first: bool) -> None:
+def enters(b: Behaviour, events: Events, r: int, now: float) -> bool:
+    """Say whether a request that comes from its client goes to its site at once."""
+    return True
+
+
+def admit(stacked: SiteArrays, b: Behaviour, events: Events, i: int, asked: Asked, now: float,
+          ) -> Seat:
+    """Seat a request at a site, or say why not."""
+    return seats.take_seat(one_site(stacked, i), asked, now)
+
+
+def begin(site: SiteArrays, b: Behaviour, executor: int, now: float) -> int:
+    """Let a free executor begin a batch; return its rows."""
+    return seats.start_batch(site, executor, now)
+
+
+def roomier_site(q: Requests, n: Network, b: Behaviour, w: State, r: int, i: int, now: float,
+                 remaining: float, seconds: float) -> int:
+    """Return the site to which a request goes that has a seat, -1 if it stays."""
+    if q.hops[r] >= MAX_HOPS or not dispatch.is_crowded(remaining, seconds):
+        return -1
+    look_round(q, n, w, r, i, now)
+    return dispatch.choose_roomier(site_rows(n, w, i), 0, remaining, w.visited, q.number[r], now,
+                                   seconds)
+
+
+def next_site(q: Requests, n: Network, b: Behaviour, w: State, r: int, i: int, now: float,
+              remaining: float) -> int:
+    """Return the site to which a request goes that has no seat, -1 for none."""
+    look_round(q, n, w, r, i, now)
+    return dispatch.choose_site(site_rows(n, w, i), 0, remaining, w.visited, q.number[r], now)
+
+
+def note_row(stacked: SiteArrays, n: Network, b: Behaviour, i: int, k: int) -> None:
+    """Note what else a site says when it makes its k-th row."""
+
+
+def happens(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+            kind: int, first: int, second: int, now: float) -> None:
+    """Do what only other policies have happen."""
+
+
+def arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+           r: int, i: int, now: float, first: bool) -> None:
     """Let a request be seated at a site, forwarded, or refused."""
-    if first and b.choice == CENTRE:
-        push(events, now + b.centre, DECIDE, r, 0)
+    if first and not enters(b, events, r, now):
         return
     q.at[r] = i
     if first:
@@ -306,30 +325,14 @@ def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State
         q.why[r] = SITE_LOST
         _back_to_sender(q, n, b, w, events, r, i, now)
         return
-    if w.progress[LOGGED] < len(w.log):
-        k = w.progress[LOGGED]
-        w.log[k, 0], w.log[k, 1], w.log[k, 2] = now, i, q.service[r]
-        w.log[k, 3] = q.deadline[r] - q.back[r]
-        w.progress[LOGGED] += 1
     site = one_site(stacked, i)
     if b.spread > 0.0:
         seats.expire(site, now)
         _ended(q, stacked, n, b, w, events, i, now)
-    if b.on_demand:
-        _load(stacked, b, w, events, i, q.service[r], now)
     asked = Asked(q.number[r], q.service[r], q.deadline[r] - q.back[r], q.priority[r])
-    if b.admission == SEATS:
-        seat = seats.take_seat(site, asked, now)
-    elif b.admission == BY_DEADLINE:
-        seat = policy_kernels.take_by_deadline(site, asked, now)
-    else:
-        seat = policy_kernels.take_all(site, asked, now)
-    if seat.executor >= 0 and b.choice == SLACK and site.marks[ENDED] == 0 \
-            and q.hops[r] < MAX_HOPS \
-            and dispatch.is_crowded(asked.deadline - now, seat.finish - now):
-        _look_round(q, n, w, r, i, now)
-        target = dispatch.choose_roomier(_rows(n, w, i), 0, asked.deadline - now, w.visited,
-                                         q.number[r], now, seat.finish - now)
+    seat = admit(stacked, b, events, i, asked, now)
+    if seat.executor >= 0 and site.marks[ENDED] == 0:
+        target = roomier_site(q, n, b, w, r, i, now, asked.deadline - now, seat.finish - now)
         if target >= 0:
             seats.withdraw(site, seat.row, now)
             site.marks[ENDED] = 0
@@ -340,15 +343,13 @@ def _arrive(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State
         w.request[i, seat.row] = r
         q.row[r] = seat.row
         q.predicted[r] = seat.finish + q.back[r]
-        place = site.place[seat.row]
-        w.accepted[i] += site.seconds[place, site.size[place]] / site.size[place]
-        _start(q, stacked, b, w, events, i, seat.executor, now)
+        start(q, stacked, b, w, events, i, seat.executor, now)
     else:
         q.why[r] = seat.batch
         _forward(q, n, b, w, events, r, i, now)
 
 
-def _look_round(q: Requests, n: Network, w: State, r: int, i: int, now: float) -> None:
+def look_round(q: Requests, n: Network, w: State, r: int, i: int, now: float) -> None:
     """Write what a site knows of the others, and where a request has been."""
     _hear(n, w, i, q.service[r], now)
     w.visited[:] = False
@@ -356,14 +357,15 @@ def _look_round(q: Requests, n: Network, w: State, r: int, i: int, now: float) -
         w.visited[q.path[r, k]] = True
 
 
-def _rows(n: Network, w: State, i: int) -> SiteRows:
+def site_rows(n: Network, w: State, i: int) -> SiteRows:
+    """Return what was written of a site's knowledge, for one service."""
     return SiteRows(w.ends, w.shares, w.least, w.made, n.hop[i], w.sent[i], w.slack)
 
 
 def _send(q: Requests, n: Network, w: State, events: Events, r: int, i: int, target: int,
           now: float) -> None:
     """Send a request to another site."""
-    dispatch.note_sent(_rows(n, w, i), target, 0)
+    dispatch.note_sent(site_rows(n, w, i), target, 0)
     q.hops[r] += 1
     q.path[r, q.hops[r]] = target
     q.back[r] += n.hop[target, i]
@@ -373,26 +375,13 @@ def _send(q: Requests, n: Network, w: State, events: Events, r: int, i: int, tar
 def _forward(q: Requests, n: Network, b: Behaviour, w: State, events: Events, r: int, i: int,
              now: float) -> None:
     """Send a request on, or refuse it."""
-    if b.choice == NOWHERE or b.choice == CENTRE or q.why[r] == TOO_LATE:
+    if q.why[r] == TOO_LATE:
         _refuse(q, w, r, q.why[r], now)
         return
     if q.hops[r] >= MAX_HOPS:
         _refuse(q, w, r, HOPS_EXCEEDED, now)
         return
-    _look_round(q, n, w, r, i, now)
-    visited, rows = w.visited, _rows(n, w, i)
-    remaining = q.deadline[r] - q.back[r] - now
-    target = -1
-    if b.choice == SLACK:
-        target = dispatch.choose_site(rows, 0, remaining, visited, q.number[r], now)
-    elif b.choice == IN_TURN:
-        target = policy_kernels.choose_next(rows, 0, remaining, visited, w.turn[i])
-    elif b.choice == IDLE_GOODPUT:
-        for j in range(len(w.versions)):
-            w.idle[j] = w.past_idle[j, w.version[i, j] % HISTORY]
-        target = policy_kernels.choose_idle(rows, 0, remaining, visited, w.idle, q.number[r], now)
-    else:
-        target = policy_kernels.choose_best(rows, 0, remaining, visited, now)
+    target = next_site(q, n, b, w, r, i, now, q.deadline[r] - q.back[r] - now)
     if target < 0:
         _refuse(q, w, r, NO_SITE if q.hops[r] == 0 else q.why[r], now)
         return
@@ -445,18 +434,15 @@ def _take_row(w: State, i: int, j: int, version: int) -> None:
         w.lost[i, j] = False
 
 
-def _make_row(stacked: SiteArrays, n: Network, w: State, i: int, now: float) -> None:
+def _make_row(stacked: SiteArrays, n: Network, b: Behaviour, w: State, i: int, now: float,
+              ) -> None:
     """Write what others need to know of a site."""
     if not w.alive[i]:
         return
     k = w.versions[i] % HISTORY
     seats.outlook(one_site(stacked, i), now, w.past_ends[i, k], w.past_shares[i, k],
                   w.past_least[i, k])
-    executors = 0.0
-    for executor in range(stacked.alive.shape[1]):
-        executors += stacked.alive[i, executor]
-    w.past_idle[i, k] = executors * n.period - w.accepted[i]
-    w.accepted[i] = 0.0
+    note_row(stacked, n, b, i, k)
     w.past_made[i, k] = now
     w.versions[i] += 1
 
@@ -486,14 +472,11 @@ def _ended(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State,
             w.progress[OPEN] -= 1
 
 
-def _start(q: Requests, stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int,
-           executor: int, now: float) -> None:
+def start(q: Requests, stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int,
+          executor: int, now: float) -> None:
     """Let a free executor begin its next batch."""
     site = one_site(stacked, i)
-    if b.admission == SEATS:
-        count = seats.start_batch(site, executor, now)
-    else:
-        count = policy_kernels.start_shrunk(site, executor, now, b.admission == BY_DEADLINE)
+    count = begin(site, b, executor, now)
     for k in range(site.marks[ENDED]):
         r = w.request[i, site.ended[k]]
         q.fate[r] = site.fate[site.ended[k]]
@@ -521,7 +504,7 @@ def _end(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, e
         _ended(q, stacked, n, b, w, events, i, now)
     seats.end_batch(site, executor, now)
     _ended(q, stacked, n, b, w, events, i, now)
-    _start(q, stacked, b, w, events, i, executor, now)
+    start(q, stacked, b, w, events, i, executor, now)
 
 
 def _replace(q: Requests, stacked: SiteArrays, w: State, r: int, now: float) -> None:
@@ -536,69 +519,6 @@ def _replace(q: Requests, stacked: SiteArrays, w: State, r: int, now: float) -> 
         q.fate[older] = CANCELLED
         q.finish[older] = now
         w.progress[OPEN] -= 1
-
-
-def _load(stacked: SiteArrays, b: Behaviour, w: State, events: Events, i: int, service: int,
-          now: float) -> None:
-    """Load a service that a site lacks where most was not asked for longest (LRU)."""
-    best, oldest = -1, math.inf
-    for place in range(stacked.service_of.shape[1]):
-        if stacked.service_of[i, place] != service:
-            continue
-        if stacked.ready[i, place] < math.inf:
-            w.used[i, place] = now
-            return
-        executor = stacked.executor_of[i, place]
-        newest = -math.inf
-        for other in range(stacked.service_of.shape[1]):
-            if stacked.executor_of[i, other] == executor and stacked.ready[i, other] < math.inf:
-                newest = max(newest, w.used[i, other])
-        if newest < oldest:
-            best, oldest = place, newest
-    if best < 0:
-        return
-    executor = stacked.executor_of[i, best]
-    room = b.room[i, executor] - b.nbytes[service]
-    for other in range(stacked.service_of.shape[1]):
-        if stacked.executor_of[i, other] == executor and stacked.ready[i, other] < math.inf:
-            room -= b.nbytes[stacked.service_of[i, other]]
-    while room < 0:
-        out, oldest = -1, math.inf
-        for other in range(stacked.service_of.shape[1]):
-            if stacked.executor_of[i, other] == executor and stacked.ready[i, other] <= now \
-                    and stacked.queued[i, other] == 0 and w.used[i, other] < oldest:
-                out, oldest = other, w.used[i, other]
-        if out < 0:
-            return
-        stacked.ready[i, out] = math.inf
-        room += b.nbytes[stacked.service_of[i, out]]
-    w.used[i, best] = now
-    stacked.ready[i, best] = now + b.load[service]
-    push(events, now + b.load[service], READY, i, executor)
-
-
-def _decide(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
-            r: int, now: float) -> None:
-    """Send a request from the centre to the site where it ends first."""
-    home, service = q.home[r], q.service[r]
-    sites = len(w.versions)
-    best, first = home, math.inf
-    for j in range(sites):
-        if not w.alive[j]:
-            continue
-        seats.outlook(one_site(stacked, j), now, w.past_ends[j, 0], w.past_shares[j, 0],
-                      w.past_least[j, 0])
-        ends = max(w.past_ends[j, 0, service], n.hop[home, j]) + n.hop[j, home]
-        if ends < first:
-            best, first = j, ends
-    q.path[r, 0] = home
-    if best == home:
-        _arrive(q, stacked, n, b, w, events, r, home, now, False)
-        return
-    q.hops[r] = 1
-    q.path[r, 1] = best
-    q.back[r] = n.hop[best, home]
-    push(events, now + n.hop[home, best] + n.bytes_[service], HOP, r, best)
 
 
 def _gone(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,

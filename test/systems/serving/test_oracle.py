@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from intradp_ros.systems.serving import oracle_kernels
-from intradp_ros.systems.serving.oracle import bound, exact
+from intradp_lab.serving.optimum import exact, most_in_time
+from intradp_ros.systems.serving.oracle import bound
+from intradp_ros.systems.serving.oracle_kernels import most_work
 
 times = st.integers(0, 12).map(float)
 
@@ -90,10 +91,10 @@ def test_machine_code_and_plain_python_agree():
     rng = np.random.default_rng(3)
     arrival = np.cumsum(rng.exponential(1.0, 60))
     seconds = [1.0, 1.5, 1.9, 2.2]
-    plain = oracle_kernels.most_in_time(arrival, arrival + 4, np.array([math.inf, *seconds]))
+    plain = most_in_time(arrival, arrival + 4, np.array([math.inf, *seconds]))
     assert exact(arrival, arrival + 4, seconds) == plain
     deadline = arrival + rng.uniform(1, 9, 60)
-    work = oracle_kernels.most_work(arrival, deadline, np.full(60, 0.5), 1.0)
+    work = most_work(arrival, deadline, np.full(60, 0.5), 1.0)
     assert bound(arrival, deadline, np.zeros(60, int), [[0.5]], 1) == math.floor(work / 0.5 + 1e-6)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from intradp_lab.serving.pooled import pooled
 from intradp_ros.systems.serving import placement, placement_kernels
 from intradp_ros.systems.serving.placement import (
     candidates,
@@ -17,7 +18,6 @@ from intradp_ros.systems.serving.placement import (
     fluid,
     improve,
     place,
-    pooled,
 )
 
 
@@ -91,7 +91,7 @@ def test_the_heap_finds_what_trying_all_finds(seed):
     """Each placement has the largest gain of all that are left."""
     rng = np.random.default_rng(seed)
     d = small_case(rng, 0.8)._replace(travels=rng.random(4) < 0.7, close=float(rng.random()))
-    left = placement._untouched(d)
+    left = placement.untouched(d)
     while True:
         gains = np.array([[placement_kernels.gain(d, left, n, s) for s in range(4)]
                           for n in range(3)])

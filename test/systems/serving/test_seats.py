@@ -9,10 +9,10 @@ import random
 
 import numpy as np
 import pytest
+from whole_site import check_whole
 
 from intradp_ros.systems.serving.site_arrays import (
     Asked,
-    check_whole,
     IN_TIME,
     LATE,
     LET_GO,
@@ -188,7 +188,6 @@ def test_time_that_is_over_is_noticed_while_the_batch_runs():
     run = Run([Place(0, 0, 8, TIMES)], 1, 1, part=10.0)
     run.ask(0, 0, TIMES[0] * 1.5)
     run.ask(1, 0, 1.0)
-    assert run.functions.first_deadline(run.site) == pytest.approx(TIMES[0] * 1.5)
     assert run.functions.expire(run.site, TIMES[0] * 2) == 1
     run.note()
     assert run.fates == {0: LATE}

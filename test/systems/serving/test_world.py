@@ -5,17 +5,17 @@
 import numpy as np
 import pytest
 
+from intradp_lab.serving.optimum import exact
+from intradp_lab.serving.policies import Memory, POLICIES, replay
+from intradp_lab.serving.ring import PROBATION
+from intradp_lab.serving.ring_world import replay_ring
 from intradp_ros.systems.serving.arrivals import arrivals, poisson, streams_of_robots
-from intradp_ros.systems.serving.oracle import exact
-from intradp_ros.systems.serving.policies import POLICIES
-from intradp_ros.systems.serving.ring import PROBATION
 from intradp_ros.systems.serving.site_arrays import CANCELLED, IN_TIME, LATE, Place, REFUSED
 from intradp_ros.systems.serving.world import (
     capacity,
     even_hops,
     Fault,
     most,
-    replay,
     SimulatedSite,
     World,
 )
@@ -78,10 +78,11 @@ def test_other_admissions_collapse_beyond_capacity_where_batches_pay():
 @pytest.mark.parametrize('name', list(POLICIES))
 @pytest.mark.parametrize('spread', [0.0, 0.2])
 def test_machine_code_and_plain_python_agree(name, spread):
-    world = several(spread=spread, newest=frozenset({1}), nbytes=(1.0, 2.0), load=(0.2, 0.3))
+    world = several(spread=spread, newest=frozenset({1}))
     asked = some_requests(world, 1.3, 400)
     faults = [Fault(1, float(asked.time[100]), float(asked.time[250]))]
-    plain, compiled = (replay(world, asked, POLICIES[name], faults, compiled=c)
+    plain, compiled = (replay(world, asked, POLICIES[name], faults, compiled=c,
+                              memory=Memory((1.0, 2.0), (0.2, 0.3)))
                        for c in (False, True))
     for field in ('fate', 'why', 'site', 'hops', 'batch', 'events'):
         assert (getattr(plain, field) == getattr(compiled, field)).all()
@@ -132,24 +133,24 @@ def test_the_way_there_and_back_counts():
 def test_rows_that_go_round_a_ring_serve_nearly_as_well_as_those_sent_to_all():
     world = several(30)
     asked = some_requests(world, 0.8, 12000)
-    shares = [replay(several(30, **more), asked).share
-              for more in ({}, {'ring': True}, {'period': 5.0})]
+    shares = [play(several(30, period=period), asked).share
+              for play, period in ((replay, 0.1), (replay_ring, 0.1), (replay, 5.0))]
     assert shares[0] >= shares[1] > shares[2] and shares[1] >= 0.97 * shares[0]
 
 
 @pytest.mark.parametrize('ring', [False, True])
 def test_a_site_that_is_gone_loses_no_request_that_another_has(ring):
-    world = several(3, ring=ring)
+    world, play = several(3), replay_ring if ring else replay
     count = 5000 if ring else 3000
     asked = some_requests(world, 0.7, count)
     start, stop = float(asked.time[1000]), float(asked.time[1300 if ring else 2000])
-    found = replay(world, asked, faults=[Fault(1, start, stop)])
+    found = play(world, asked, faults=[Fault(1, start, stop)])
     assert sum(found.fates().values()) == count and found.late == 0
     lost = found.why[found.fate == REFUSED] == SITE_LOST
     gone = (asked.site == 1) & (asked.time >= start) & (asked.time < stop)
     assert 0 < lost.sum() <= gone.sum() + 4 * 8, 'its own clients have lost their gateway'
     after = asked.time > stop + (PROBATION + 1 if ring else 0.5)
-    usual = replay(world, asked).fate[after] == IN_TIME
+    usual = play(world, asked).fate[after] == IN_TIME
     assert after.sum() > 300
     assert (found.fate[after] == IN_TIME).mean() == pytest.approx(usual.mean(), abs=0.01)
 

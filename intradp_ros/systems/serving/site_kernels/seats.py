@@ -201,20 +201,6 @@ def lose(site: SiteArrays, executor: int, now: float) -> int:
     return int(site.marks[ENDED])
 
 
-def first_deadline(site: SiteArrays) -> float:
-    """Return the earliest deadline of all that is seated or runs, infinity without any."""
-    first = math.inf
-    for place in range(len(site.queued)):
-        for k in range(site.queued[place]):
-            first = min(first, site.deadline[site.queue[place, k]])
-    for executor in range(len(site.batched)):
-        for k in range(site.batched[executor]):
-            row = site.batch[executor, k]
-            if site.state[row] == RUNNING:
-                first = min(first, site.deadline[row])
-    return first
-
-
 def outlook(site: SiteArrays, now: float, ends: Floats, shares: Floats, least: Floats) -> None:
     """
     Write, by service, what others need to know of a site.

@@ -1,11 +1,11 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A ring of sites in model time: when which rows arrive where, for the simulator."""
+"""A ring of sites in model time: when which rows arrive where, and what they are good for."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 import heapq
 from itertools import count
@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from intradp_ros.systems.serving.ring import PERIOD, refresh, RingMessage, RingSite
+from intradp_lab.serving.policies import OURS, Policy, replay
+from intradp_lab.serving.ring import oldest, PERIOD, refresh, RingMessage, RingSite
+from intradp_ros.systems.serving.arrivals import Arrivals
 from intradp_ros.systems.serving.site_arrays import Floats, Ints
+from intradp_ros.systems.serving.world import Fault, Report, RowsHeard, World
 
 #: Seconds from one site to another for a message sent at a time; infinite: it is lost.
 Links = Callable[[int, int, float], float]
@@ -35,7 +38,7 @@ class Absence:
     still: bool = False
 
 
-class RowsHeard(NamedTuple):
+class RingRows(NamedTuple):
     """
     Which rows sites heard, by receiver i those of `first[i]` to `first[i + 1]`.
 
@@ -52,7 +55,7 @@ class RowsHeard(NamedTuple):
 
 
 def play_ring(sites: int, links: Links, start: float, stop: float,
-              absences: Sequence[Absence] = (), phases: Sequence[float] = ()) -> RowsHeard:
+              absences: Sequence[Absence] = (), phases: Sequence[float] = ()) -> RingRows:
     """
     Play a ring from `start` to `stop`.
 
@@ -109,8 +112,8 @@ def play_ring(sites: int, links: Links, start: float, stop: float,
                 push(now + PERIOD, 'tick', i, site)
     first = np.cumsum([0, *map(len, heard)])
     columns = np.array([one for own in heard for one in own], float).reshape(-1, 3).T
-    return RowsHeard(first, columns[0].copy(), columns[1].astype(np.int64), columns[2].copy(),
-                     messages, rows)
+    return RingRows(first, columns[0].copy(), columns[1].astype(np.int64), columns[2].copy(),
+                    messages, rows)
 
 
 def _hear(heard: list[tuple[float, int, float]], site: RingSite | None, message: RingMessage,
@@ -118,3 +121,16 @@ def _hear(heard: list[tuple[float, int, float]], site: RingSite | None, message:
     """Let a site take a message; contents are the times at which rows were made."""
     if site is not None:
         heard += [(now, row.site, row.content) for row in site.heard(message, hop, now)]
+
+
+def replay_ring(world: World, asked: Arrivals, policy: Policy = OURS,
+                faults: Sequence[Fault] = ()) -> Report:
+    """Play requests at sites whose rows go round a ring; see `replay`."""
+    sites = len(world.sites)
+    before = math.ceil(oldest(sites) / refresh(sites)) * refresh(sites)
+    found = play_ring(
+        sites, lambda i, j, now: float(world.hop[i, j]), float(asked.time[0]) - before,
+        float((asked.time + asked.remaining).max()),
+        [Absence(fault.site, fault.start, fault.stop) for fault in faults])
+    return replay(replace(world, period=refresh(sites)), asked, policy, faults,
+                  rows=RowsHeard(*found[:4], oldest(sites)))

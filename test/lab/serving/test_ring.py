@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from intradp_ros.systems.serving.ring import (
+from intradp_lab.serving.ring import (
     bound,
     LEAST_REFRESH,
     PERIOD,
@@ -20,7 +20,7 @@ from intradp_ros.systems.serving.ring import (
     ROWS,
     SILENT,
 )
-from intradp_ros.systems.serving.ring_world import Absence, play_ring
+from intradp_lab.serving.ring_world import Absence, play_ring
 
 HOP = 0.004
 

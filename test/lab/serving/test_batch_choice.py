@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from whole_site import check_whole
 
+from intradp_lab.serving.batch_choice import replayed_sizes
+from intradp_lab.serving.optimum import exact
+from intradp_lab.serving.policies import replay
 from intradp_ros.systems.serving.allocator import largest_batch
 from intradp_ros.systems.serving.arrivals import arrivals, merged, poisson
-from intradp_ros.systems.serving.batch_choice import replayed_sizes
-from intradp_ros.systems.serving.oracle import exact
 from intradp_ros.systems.serving.service_table import exact_table
-from intradp_ros.systems.serving.site_arrays import Asked, check_whole, make_site, Place
+from intradp_ros.systems.serving.site_arrays import Asked, make_site, Place
 from intradp_ros.systems.serving.site_functions import PLAIN, site_functions
-from intradp_ros.systems.serving.world import even_hops, replay, SimulatedSite, World
+from intradp_ros.systems.serving.world import even_hops, SimulatedSite, World
 
 #: A batch of 8 takes 2.4 times as long as one row.
 PAYS = tuple(0.01 * (0.8 + 0.2 * b) for b in range(1, 9))

@@ -7,11 +7,12 @@ How others admit requests and choose sites: baselines on the arrays of the same 
 `take_by_deadline` is the usual rule: the earliest deadline first, refused at
 once what would be late, batches as large as the deadline of their first allows.
 `take_all` takes all in the order of arrival; what is over is dropped when its
-batch would start.
+batch would start.  What has the name of a function of `world_kernels` takes its place.
 """
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from intradp_ros.systems.serving.site_arrays import (
     Asked,
@@ -30,8 +31,144 @@ from intradp_ros.systems.serving.site_arrays import (
 )
 from intradp_ros.systems.serving.site_kernels import dispatch, seats
 from intradp_ros.systems.serving.site_kernels.dispatch import Flags, SiteRows
+from intradp_ros.systems.serving.world_kernels import (
+    arrive,
+    BACK,
+    Behaviour,
+    Events,
+    HISTORY,
+    HOP,
+    look_round,
+    Network,
+    one_site,
+    push,
+    Requests,
+    site_rows,
+    start,
+    State,
+)
+from intradp_ros.systems.serving.world_kernels import (
+    roomier_site as ours,
+)
 
-ROUNDING = 1e-9
+#: How requests are admitted: seats; the earliest deadline first; all, in their order.
+SEATS, BY_DEADLINE, ALL = range(3)
+#: How the next site is chosen: none; in turn; Eq. 1; by slack, drawn; the best of old rows; by a
+#: centre that knows all sites, after a delay.
+NOWHERE, IN_TURN, IDLE_GOODPUT, SLACK, BEST, CENTRE = range(6)
+#: Of events: a place is ready, a centre decides.
+READY, DECIDE = BACK + 1, BACK + 2
+
+
+class More(NamedTuple):
+    """
+    What these policies need in addition: `Behaviour.more`.
+
+    `delay`: seconds until a centre has decided.  `nbytes[s]`, `load[s]`, `room[i, executor]`:
+    memory, and seconds to load a service, where that is done `on_demand`; `used[i, place]`: when a
+    place was last asked for.  The seconds of work that a site `accepted` since its last row, those
+    that it could have done (`past_idle`), the `turn` of round robin.  Rows of the `log`, `logged`
+    of them: time, site, service and deadline of what came to sites.  `idle` is room.
+    """
+
+    admission: int
+    choice: int
+    delay: float
+    on_demand: bool
+    nbytes: Floats
+    load: Floats
+    room: Floats
+    used: Floats
+    accepted: Floats
+    past_idle: Floats
+    turn: Ints
+    log: Floats
+    logged: Ints
+    idle: Floats
+
+
+def enters(b: Behaviour, events: Events, r: int, now: float) -> bool:
+    """Say whether a request that comes from its client goes to its site at once."""
+    if b.more.choice == CENTRE:
+        push(events, now + b.more.delay, DECIDE, r, 0)
+        return False
+    return True
+
+
+def admit(stacked: SiteArrays, b: Behaviour, events: Events, i: int, asked: Asked, now: float,
+          ) -> Seat:
+    """Seat a request at a site, or say why not."""
+    m, site = b.more, one_site(stacked, i)
+    if m.logged[0] < len(m.log):
+        k = m.logged[0]
+        m.log[k, 0], m.log[k, 1], m.log[k, 2], m.log[k, 3] = now, i, asked.service, asked.deadline
+        m.logged[0] += 1
+    if m.on_demand:
+        _load(stacked, m, events, i, asked.service, now)
+    if m.admission == SEATS:
+        seat = seats.take_seat(site, asked, now)
+    elif m.admission == BY_DEADLINE:
+        seat = take_by_deadline(site, asked, now)
+    else:
+        seat = take_all(site, asked, now)
+    if seat.executor >= 0:
+        place = site.place[seat.row]
+        m.accepted[i] += site.seconds[place, site.size[place]] / site.size[place]
+    return seat
+
+
+def begin(site: SiteArrays, b: Behaviour, executor: int, now: float) -> int:
+    """Let a free executor begin a batch; return its rows."""
+    if b.more.admission == SEATS:
+        return seats.start_batch(site, executor, now)
+    return start_shrunk(site, executor, now, b.more.admission == BY_DEADLINE)
+
+
+def roomier_site(q: Requests, n: Network, b: Behaviour, w: State, r: int, i: int, now: float,
+                 remaining: float, seconds: float) -> int:
+    """Return the site to which a request goes that has a seat, -1 if it stays."""
+    if b.more.choice != SLACK:
+        return -1
+    return ours(q, n, b, w, r, i, now, remaining, seconds)
+
+
+def next_site(q: Requests, n: Network, b: Behaviour, w: State, r: int, i: int, now: float,
+              remaining: float) -> int:
+    """Return the site to which a request goes that has no seat, -1 for none."""
+    m = b.more
+    if m.choice == NOWHERE or m.choice == CENTRE:
+        return -1
+    look_round(q, n, w, r, i, now)
+    rows = site_rows(n, w, i)
+    if m.choice == SLACK:
+        return dispatch.choose_site(rows, 0, remaining, w.visited, q.number[r], now)
+    if m.choice == IN_TURN:
+        return choose_next(rows, 0, remaining, w.visited, m.turn[i])
+    if m.choice == BEST:
+        return choose_best(rows, 0, remaining, w.visited, now)
+    for j in range(len(w.versions)):
+        m.idle[j] = m.past_idle[j, w.version[i, j] % HISTORY]
+    return choose_idle(rows, 0, remaining, w.visited, m.idle, q.number[r], now)
+
+
+def note_row(stacked: SiteArrays, n: Network, b: Behaviour, i: int, k: int) -> None:
+    """Note what else a site says when it makes its k-th row."""
+    executors = 0.0
+    for executor in range(stacked.alive.shape[1]):
+        executors += stacked.alive[i, executor]
+    b.more.past_idle[i, k] = executors * n.period - b.more.accepted[i]
+    b.more.accepted[i] = 0.0
+
+
+def happens(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+            kind: int, first: int, second: int, now: float) -> None:
+    """Let a place be ready, or a centre decide."""
+    if kind == READY:
+        start(q, stacked, b, w, events, first, second, now)
+    else:
+        _decide(q, stacked, n, b, w, events, first, now)
+
+
 
 
 def take_by_deadline(site: SiteArrays, asked: Asked, now: float) -> Seat:
@@ -113,7 +250,7 @@ def start_shrunk(site: SiteArrays, executor: int, now: float, shrink: bool) -> i
     count = min(site.size[place], site.queued[place])
     if shrink:
         while count > 1 and now + site.seconds[place, count] \
-                > site.deadline[site.queue[place, 0]] + ROUNDING:
+                > site.deadline[site.queue[place, 0]] + seats.ROUNDING:
             count -= 1
     for k in range(count):
         row = site.queue[place, k]
@@ -135,7 +272,7 @@ def choose_next(rows: SiteRows, service: int, remaining: float, visited: Flags, 
         turn[0] = (turn[0] + 1) % sites
         site = turn[0]
         if not visited[site] and rows.shares[site, service] > 0 \
-                and remaining - 2 * rows.hop[site] - rows.least[site, service] >= -ROUNDING:
+                and remaining - 2 * rows.hop[site] - rows.least[site, service] >= -seats.ROUNDING:
             return int(site)
     return -1
 
@@ -216,12 +353,74 @@ def _played(site: SiteArrays, executor: int, row: int, now: float) -> float:
         if place < 0:
             return finish
         count = min(site.size[place], site.queued[place] - site.turn[place])
-        while count > 1 and time + site.seconds[place, count] > first + ROUNDING:
+        while count > 1 and time + site.seconds[place, count] > first + seats.ROUNDING:
             count -= 1
         time += site.seconds[place, count]
-        if time > first + ROUNDING:
+        if time > first + seats.ROUNDING:
             return math.inf
         for k in range(site.turn[place], site.turn[place] + count):
             if site.queue[place, k] == row:
                 finish = time
         site.turn[place] += count
+
+
+def _load(stacked: SiteArrays, m: More, events: Events, i: int, service: int, now: float) -> None:
+    """Load a service that a site lacks where most was not asked for longest (LRU)."""
+    best, oldest = -1, math.inf
+    for place in range(stacked.service_of.shape[1]):
+        if stacked.service_of[i, place] != service:
+            continue
+        if stacked.ready[i, place] < math.inf:
+            m.used[i, place] = now
+            return
+        executor = stacked.executor_of[i, place]
+        newest = -math.inf
+        for other in range(stacked.service_of.shape[1]):
+            if stacked.executor_of[i, other] == executor and stacked.ready[i, other] < math.inf:
+                newest = max(newest, m.used[i, other])
+        if newest < oldest:
+            best, oldest = place, newest
+    if best < 0:
+        return
+    executor = stacked.executor_of[i, best]
+    room = m.room[i, executor] - m.nbytes[service]
+    for other in range(stacked.service_of.shape[1]):
+        if stacked.executor_of[i, other] == executor and stacked.ready[i, other] < math.inf:
+            room -= m.nbytes[stacked.service_of[i, other]]
+    while room < 0:
+        out, oldest = -1, math.inf
+        for other in range(stacked.service_of.shape[1]):
+            if stacked.executor_of[i, other] == executor and stacked.ready[i, other] <= now \
+                    and stacked.queued[i, other] == 0 and m.used[i, other] < oldest:
+                out, oldest = other, m.used[i, other]
+        if out < 0:
+            return
+        stacked.ready[i, out] = math.inf
+        room += m.nbytes[stacked.service_of[i, out]]
+    m.used[i, best] = now
+    stacked.ready[i, best] = now + m.load[service]
+    push(events, now + m.load[service], READY, i, executor)
+
+
+def _decide(q: Requests, stacked: SiteArrays, n: Network, b: Behaviour, w: State, events: Events,
+            r: int, now: float) -> None:
+    """Send a request from the centre to the site where it ends first."""
+    home, service = q.home[r], q.service[r]
+    sites = len(w.versions)
+    best, first = home, math.inf
+    for j in range(sites):
+        if not w.alive[j]:
+            continue
+        seats.outlook(one_site(stacked, j), now, w.past_ends[j, 0], w.past_shares[j, 0],
+                      w.past_least[j, 0])
+        ends = max(w.past_ends[j, 0, service], n.hop[home, j]) + n.hop[j, home]
+        if ends < first:
+            best, first = j, ends
+    q.path[r, 0] = home
+    if best == home:
+        arrive(q, stacked, n, b, w, events, r, home, now, False)
+        return
+    q.hops[r] = 1
+    q.path[r, 1] = best
+    q.back[r] = n.hop[best, home]
+    push(events, now + n.hop[home, best] + n.bytes_[service], HOP, r, best)

@@ -16,7 +16,7 @@ import numpy as np
 
 from intradp_ros.systems.serving.arrivals import Arrivals
 from intradp_ros.systems.serving.site_arrays import Place
-from intradp_ros.systems.serving.world import even_hops, OURS, replay, SimulatedSite, World
+from intradp_ros.systems.serving.world import even_hops, replay, SimulatedSite, World
 
 #: Another size must answer so much more, of all requests; the newest requests that are played.
 MARGIN, MOST_REQUESTS = 0.005, 20_000
@@ -43,7 +43,7 @@ def replayed_sizes(site: SimulatedSite, asked: Arrivals, spread: float = 0.0,
     def in_time(places: Sequence[Place]) -> int:
         world = World((replace(site, places=tuple(places)),), services, even_hops(1, 0),
                       spread=spread)
-        return replay(world, asked, OURS).in_time
+        return replay(world, asked).in_time
 
     value = in_time(chosen)
     counts = np.bincount(asked.service, minlength=services)
