@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from intradp_ros.systems.serving.gateway import Chooser
+from intradp_ros.systems.serving.neighbours import Chooser
 from intradp_ros.systems.serving.site_kernels.dispatch import Flags, SiteRows
 
 OURS, NEAREST, ROUND_ROBIN = 'drawn by slack', 'nearest only', 'round robin'

@@ -58,7 +58,7 @@ def main() -> int:
     for line in sys.stdin:
         asked = json.loads(line)
         if 'policy' in asked:
-            local.gateway.chooser = chooser(asked['policy'])
+            local.gateway.neighbours.chooser = chooser(asked['policy'])
             _say(out, policy=asked['policy'])
         else:
             _say(out, state=local.gateway.described())

@@ -155,7 +155,7 @@ def refuse_many(count, seed=1, traced=True):
             gc.collect()
             most = kibibytes()
     figures = site.gateway.described()['services']['pi0']
-    assert figures['lost'] == figures['in_flight'] == 0 and not site.gateway._held
+    assert figures['lost'] == figures['in_flight'] == 0 and not site.gateway._held.all
     assert len(reasons) > 20
     return kibibytes() - most
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-import heapq
+from functools import partial
 import logging
 import math
 import threading
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,8 @@ from intradp_ros.runtime.requests.infer_requests import (
 from intradp_ros.runtime.requests.outbox import Outbox
 from intradp_ros.systems.serving.executor import Executor, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
-from intradp_ros.systems.serving.fates import ServiceFates
+from intradp_ros.systems.serving.held_requests import Heard, Held, HeldRequests, WAITED
+from intradp_ros.systems.serving.neighbours import Link, Neighbours
 from intradp_ros.systems.serving.request_check import check_outputs, checked_tensors, RequestError
 from intradp_ros.systems.serving.service import Service
 from intradp_ros.systems.serving.site_arrays import (
@@ -56,47 +57,23 @@ from intradp_ros.systems.serving.site_arrays import (
 )
 from intradp_ros.systems.serving.site_change import rearranged
 from intradp_ros.systems.serving.site_functions import site_functions, warmed
-from intradp_ros.systems.serving.site_kernels.dispatch import (
-    Flags,
-    is_crowded,
-    make_rows,
-    MAX_HOPS,
-    note_sent,
-    SiteRows,
-)
-from intradp_ros.systems.serving.site_kernels.seats import ROUNDING
+from intradp_ros.systems.serving.site_kernels.dispatch import is_crowded, MAX_HOPS
 from intradp_ros.systems.serving.state_row import StateRow
-from intradp_ros.systems.serving.streams import Stream, StreamError
 from intradp_ros.systems.serving.table_book import TableBook
 
 _LOG = logging.getLogger(__name__)
-#: Requests that one client may have in flight; streams that are remembered.
-PER_CLIENT, MOST_STREAMS = 256, 4096
 #: A batch that takes this many times as long as promised, and at least so many seconds, hangs.
 HANGS, HANGS_SECONDS = 20.0, 5.0
-#: Seconds between looks at executors, and the longest deadline of a request.
-LOOK, LONGEST = 0.5, 3600.0
-#: Seconds of rest after a look that failed.
-REST = 0.05
+#: Executors that may die in the batch of a request: it may be what they die of.
+MOST_DEATHS = 2
+#: Seconds between looks at executors, and of rest after one that failed.
+LOOK, REST = 0.5, 0.05
 OTHER_MODEL = ('it is not the model that other executors serve: its file has changed, or its '
                'factory makes others each time')
-WAITED = 'late: its time was over before earlier frames of its stream had their ends'
 _WHY = {
     TOO_LATE: 'its time is over', NOT_HERE: 'no site serves it',
     LOADING: 'it is being loaded', NO_ROOM: 'the queue is full',
     WOULD_BE_LATE: 'would be late', WOULD_HARM: 'would make others late'}
-
-Heard = Callable[[InferEnd], None]
-#: As `site_kernels.dispatch.choose_site`.
-Chooser = Callable[[SiteRows, int, float, Flags, int, float], int]
-
-
-class Link(Protocol):
-    """The way to the gateway of another site."""
-
-    def send(self, request: InferRequest, path: Sequence[str], heard: Heard,
-             ) -> Callable[[], None]:
-        """Send a request that was at the sites of `path`; return what withdraws it, at once."""
 
 
 class Numbers:
@@ -128,36 +105,18 @@ class Coming:
 
 
 @dataclass(eq=False)
-class _Held:
-    """A request that this gateway keeps; times are of the gateway's clock."""
+class _Lane:
+    """
+    One executor: number, requests and begin of the batch that it runs.
 
-    serial: int
-    request: InferRequest
-    heard: Heard
-    service: int
-    came: float
-    deadline: float
-    priority: int
-    path: tuple[str, ...]
-    forwarded: bool
-    row: int = -1
-    away: str = ''
-    withdraw: Callable[[], None] | None = None
-    predicted: float = math.nan
-    began: float = math.nan
-    hops: int = 0
-    #: What the service took when the tensors were checked.
-    opened: Opened | None = None
-    #: What it joined; its end is handed out after those of earlier frames.
-    stream: Stream[_Held] | None = None
-    end: InferEnd | None = None
-    #: Where another site refused, when it would take it.
-    retry: float = math.inf
+    `over` is called when it, which is leaving then, has ended what it had.
+    """
 
-    @property
-    def over(self) -> bool:
-        """Return whether it has its end, though that may wait for earlier frames."""
-        return self.end is not None
+    executor: Executor | None = None
+    number: int = -1
+    batch: Sequence[Held] = ()
+    began: float = 0.0
+    over: Callable[[], None] | None = None
 
 
 class Gateway:
@@ -174,7 +133,6 @@ class Gateway:
                  threaded: bool = True) -> None:
         """Make it; `sites` are the names of all, `threaded` is False where tests look by hand."""
         self.site, self.services = site, tuple(services)
-        self.sites = tuple(dict.fromkeys((site, *sites)))
         self._number = {service.name: k for k, service in enumerate(services)}
         self._clock = clock
         self._lock = threading.Condition(threading.Lock())
@@ -188,28 +146,18 @@ class Gateway:
         self._arrays.alive[:] = GONE
         self._book = TableBook()
         self._book.arrange(self._arrays)
-        self._executors: dict[int, Executor] = {}
-        #: What is called when an executor that is leaving has ended what it had.
-        self._leaving: dict[int, Callable[[], None]] = {}
+        self._lanes: dict[int, _Lane] = {}
         #: Numbers of executors, those of this gateway and those that may come.
         self.numbers = Numbers(len(executors))
         #: Names of robots on their docks by the numbers that their executors have.
         self.docked: dict[int, str] = {}
         #: What became of the newest plan, for people.
         self.plan: Mapping[str, str] = {'state': 'used', 'why': ''}
-        self._rows: dict[int, _Held] = {}
-        self._held: dict[int, _Held] = {}
-        self._batches: dict[int, tuple[int, list[_Held], float]] = {}
-        self._deadlines: list[tuple[float, int]] = []
-        self._clients: dict[str, int] = {}
-        self._streams: dict[tuple[str, str, int], Stream[_Held]] = {}
-        self._neighbours = _Neighbours(self.sites, len(services))
-        #: Chooses the next site in place of `choose_site`, for comparisons.
-        self.chooser: Chooser | None = None
-        self._counts = [ServiceFates() for _ in services]
+        self._held = HeldRequests(services)
+        self.neighbours = Neighbours((site, *sites), len(services))
         self._specs: dict[int, Opened] = {}
-        self._problems: dict[tuple[int, int], str] = {}
-        self._serial = 0
+        #: Why an executor does not serve a service, and what it has loaded all the same.
+        self._problems: dict[tuple[int, int], tuple[str, Opened | None]] = {}
         self._outbox = Outbox[Callable[[], None]](lambda call: call())
         self._closed = False
         self._woken = math.inf
@@ -249,76 +197,34 @@ class Gateway:
         except RequestError as error:
             with self._lock:
                 if not forwarded:
-                    self._counts[number].asked += 1
-                    self._counts[number].counts[InferFate.REFUSED] += 1
+                    self._held.refused(number)
             self._say(heard, InferEnd(InferFate.REFUSED, str(error), site=self.site))
             return _nothing
         with self._lock:
-            held = self._new(request, heard, number, path, forwarded, now)
+            held = self._held.hold(request, heard, number, (*path, self.site), forwarded, now)
+            if held.deadline < self._woken:
+                self._lock.notify()
             held.opened = opened
-            reason = CLOSING if self._closed else self._enter(held, now)
-            if reason:
-                self._end(held, InferEnd(InferFate.REFUSED, reason), now)
+            if self._closed:
+                self._end(held, InferEnd(InferFate.REFUSED, CLOSING), now)
             else:
-                self._place_it(held, now)
-                self._start_free(now)
+                self._enter(held, now)
         self._outbox.drain()
         return lambda: self._withdrawn(held)
 
-    def _new(self, request: InferRequest, heard: Heard, number: int, path: tuple[str, ...],
-             forwarded: bool, now: float) -> _Held:
-        """Return a request that is held from now on."""
-        service = self.services[number]
-        self._serial += 1
-        remaining = service.deadline if math.isinf(request.remaining) else request.remaining
-        deadline = now + min(remaining, LONGEST)
-        held = _Held(self._serial, request, heard, number, now, deadline,
-                     2 * (request.priority + service.priority), (*path, self.site), forwarded)
-        self._held[held.serial] = held
-        if not forwarded:
-            self._counts[number].asked += 1
-        self._clients[request.client] = self._clients.get(request.client, 0) + 1
-        heapq.heappush(self._deadlines, (deadline, held.serial))
-        if deadline < self._woken:
-            self._lock.notify()
-        return held
-
-    def _enter(self, held: _Held, now: float) -> str:
-        """Let a request join its stream; say why it is not taken at all, or ''."""
-        request = held.request
-        if self._clients[request.client] > PER_CLIENT:
-            return f'{PER_CLIENT} requests of this client are in flight'
-        if not request.stream or held.forwarded:
-            return ''
-        service = self.services[held.service]
-        key = request.client, request.stream, held.service
-        stream = self._streams.get(key)
-        if stream is None:
-            if len(self._streams) >= MOST_STREAMS:
-                self._forget_streams()
-            if len(self._streams) >= MOST_STREAMS:
-                return f'{MOST_STREAMS} streams are open'
-            stream = self._streams[key] = Stream(service.keep, service.rate)
-        try:
-            replaced, above = stream.came(request.frame, now)
-        except StreamError as error:
-            return str(error)
-        held.stream = stream
-        held.priority -= above
-        older = [other for other in self._held.values()
-                 if other.stream is stream and other.request.frame in replaced and not other.over
-                 ] if replaced else []
-        for other in older:
+    def _enter(self, held: Held, now: float) -> None:
+        reason, replaced = self._held.enter(held, now)
+        for other in replaced:
             self._leave(other, now)
             self._end(other, InferEnd(InferFate.CANCELLED, 'replaced by a newer frame of its '
                                       'stream'), now)
-        return ''
+        if reason:
+            self._end(held, InferEnd(InferFate.REFUSED, reason), now)
+        else:
+            self._place_it(held, now)
+            self._start_free(now)
 
-    def _forget_streams(self) -> None:
-        for key in [key for key, stream in self._streams.items() if stream.idle]:
-            del self._streams[key]
-
-    def _place_it(self, held: _Held, now: float) -> None:
+    def _place_it(self, held: Held, now: float) -> None:
         """Find a seat here or another site, or refuse."""
         opened = self._specs.get(held.service)
         if opened is not held.opened:  # what came while nobody knew what the service takes
@@ -330,39 +236,35 @@ class Gateway:
                 return
             held.opened = opened
         seat = self._functions.take_seat(self._arrays, Asked(
-            held.request.number or held.serial, held.service, held.deadline, held.priority), now)
+            held.chance, held.service, held.deadline, held.priority), now)
         displaced = self._ended_rows()
         if seat.executor >= 0 and not displaced and self._roomier(held, seat, now):
             return
         if seat.executor >= 0:
             held.row, held.predicted = int(seat.row), seat.finish
-            self._rows[held.row] = held
+            self._held.rows[held.row] = held
         for other in displaced:
             self._elsewhere(other, 'displaced by a request of higher priority', math.inf, now)
         if seat.executor < 0:
             when = min(held.retry, seat.finish)
             self._elsewhere(held, self._reason(held, seat.batch, now), when, now)
 
-    def _roomier(self, held: _Held, seat: Seat, now: float) -> bool:
+    def _roomier(self, held: Held, seat: Seat, now: float) -> bool:
         """Send a request to a site that leaves it much more time than its seat, if one does."""
         seconds = seat.finish - now
-        if self.chooser or len(held.path) > MAX_HOPS \
+        if self.neighbours.chooser or len(held.path) > MAX_HOPS \
                 or not is_crowded(held.deadline - now, seconds):
             return False
         choose = self._functions.choose_roomier
-
-        def chosen(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
-                   at: float) -> int:
-            return choose(rows, service, remaining, visited, number, at, seconds)
-        target = self._neighbours.target(chosen, held, now)
+        target = self.neighbours.target(lambda *asked: choose(*asked, seconds), held, now)
         if target >= 0:
             self._functions.withdraw(self._arrays, seat.row, now)
             self._send(held, target, now)
         return target >= 0
 
-    def _reason(self, held: _Held, why: int, now: float) -> str:
+    def _reason(self, held: Held, why: int, now: float) -> str:
         text = _WHY[why]
-        problems = {cause for (_, service), cause in self._problems.items()
+        problems = {cause for (_, service), (cause, _) in self._problems.items()
                     if service == held.service}
         if why in (NOT_HERE, LOADING) and problems:
             return f'it cannot be loaded: {"; ".join(sorted(problems))}'
@@ -370,9 +272,9 @@ class Gateway:
             text += f': {1e3 * (held.deadline - now):.0f} ms are left'
         return text
 
-    def _elsewhere(self, held: _Held, reason: str, when: float, now: float) -> None:
+    def _elsewhere(self, held: Held, reason: str, when: float, now: float) -> None:
         """Forward a request that has no seat here, or refuse it."""
-        target = self._neighbours.target(self.chooser or self._functions.choose_site, held, now) \
+        target = self.neighbours.target(self._functions.choose_site, held, now) \
             if len(held.path) <= MAX_HOPS else -1
         if target < 0:
             self._end(held, InferEnd(InferFate.REFUSED, reason, retry_after=max(0.0, when - now)),
@@ -380,17 +282,13 @@ class Gateway:
             return
         self._send(held, target, now)
 
-    def _send(self, held: _Held, target: int, now: float) -> None:
+    def _send(self, held: Held, target: int, now: float) -> None:
         """Send a request to another site."""
-        note_sent(self._neighbours.rows, target, held.service)
-        name = self.sites[target]
-        held.away, held.hops = name, held.hops + 1
-        self._started(held)
-        held.predicted = now + self._neighbours.seconds(target, held.service, now)
-        link = self._neighbours.links[name]
-        request = replace(held.request, stream='', frame=0, number=held.request.number
-                          or held.serial, priority=held.request.priority)
-        path, ways = held.path, 2 * float(self._neighbours.rows.hop[target])
+        name, link, seconds, ways = self.neighbours.way(target, held.service, now)
+        held.away, held.hops, held.predicted = name, held.hops + 1, now + seconds
+        held.started()
+        request = replace(held.request, stream='', frame=0, number=held.chance)
+        path = held.path
 
         def send() -> None:
             left = held.deadline - self._clock() - ways
@@ -408,31 +306,29 @@ class Gateway:
                 withdraw()
         self._outbox.put(send)
 
-    def _withdrawn(self, held: _Held) -> None:
+    def _withdrawn(self, held: Held) -> None:
         now = self._clock()
         with self._lock:
-            if held.end is not None:
-                _taken_back(held, InferFate.CANCELLED, 'withdrawn')
-            else:
+            held.taken_back(InferFate.CANCELLED, 'withdrawn')
+            if not held.over:
                 self._leave(held, now)
                 self._end(held, InferEnd(InferFate.CANCELLED, 'withdrawn'), now)
                 self._start_free(now)
         self._outbox.drain()
 
-    def _leave(self, held: _Held, now: float) -> None:
+    def _leave(self, held: Held, now: float) -> None:
         """Take a request from its seat, or call it back."""
         if held.row >= 0:
             self._functions.withdraw(self._arrays, held.row, now)
-            self._rows.pop(held.row, None)
-            held.row = -1
+            self._held.of_rows([held.row])
         self._call_back(held)
 
-    def _call_back(self, held: _Held) -> None:
+    def _call_back(self, held: Held) -> None:
         if held.withdraw is not None:
             self._outbox.put(held.withdraw)
         held.withdraw, held.away = None, ''
 
-    def _away_ended(self, held: _Held, site: str, end: InferEnd) -> None:
+    def _away_ended(self, held: Held, site: str, end: InferEnd) -> None:
         """Hear from another site of a request that was sent there."""
         now = self._clock()
         with self._lock:
@@ -452,9 +348,9 @@ class Gateway:
             self._start_free(now)
         self._outbox.drain()
 
-    def _checked(self, held: _Held, site: str, end: InferEnd) -> InferEnd:
+    def _checked(self, held: Held, site: str, end: InferEnd) -> InferEnd:
         """Return what another site answered; a refusal if that is not what the service gives."""
-        known = self._neighbours.sites
+        known = self.neighbours.sites
         end = replace(end, site=end.site if end.site in known else site,
                       path=tuple(name for name in end.path if name in known))
         if end.fate is InferFate.IN_TIME:
@@ -472,9 +368,9 @@ class Gateway:
         """Take an executor, which has loaded nothing yet; one in its place is lost."""
         now = self._clock()
         with self._lock:
-            if executor in self._executors:
+            if executor in self._lanes:
                 self._lose(executor, now)
-            self._executors[executor] = what
+            self._lanes.setdefault(executor, _Lane()).executor = what
             self._arrays.alive[executor] = SERVING
         self._outbox.drain()
 
@@ -482,26 +378,38 @@ class Gateway:
         """Hear that an executor has loaded a service, also anew: then who sits there moves."""
         now = self._clock()
         with self._lock:
-            place = self._book.place.get((executor, service))
-            if place is None:  # its executor has left
+            if (executor, service) not in self._book.place:  # its executor has left
                 return
-            served = self._specs.get(service)
-            if served and not served.same(found) and self._book.serves(service, executor):
-                self._problems[executor, service] = OTHER_MODEL
+            self._problems[executor, service] = OTHER_MODEL, found
+            self._open_same(now)
+            if (executor, service) in self._problems:
                 _LOG.error('%s: executor %d cannot serve %s: %s', self.site, executor,
                            self.services[service].name, OTHER_MODEL)
-                return
+            self._start_free(now)
+        self._outbox.drain()
+
+    def _open_same(self, now: float) -> None:
+        """Use what executors have loaded, unless others serve another model of that service."""
+        for (executor, service), (_, found) in list(self._problems.items()):
+            served = self._specs.get(service)
+            if found is None or served and not served.same(found) \
+                    and self._book.serves(service, executor):
+                continue
+            del self._problems[executor, service]
             self._specs[service] = found
-            self._problems.pop((executor, service), None)
-            seated = [self._rows[int(row)] for row in
+            place = self._book.place[executor, service]
+            seated = [self._held.rows[int(row)] for row in
                       self._arrays.queue[place, :self._arrays.queued[place]]]
             for held in seated:
                 self._leave(held, now)
             self._book.open(executor, service, self.services[service], found)
             for held in seated:
                 self._place_it(held, now)
-            self._start_free(now)
-        self._outbox.drain()
+
+    def lacks(self, executor: int) -> bool:
+        """Return whether an executor does not serve all that it should."""
+        with self._lock:
+            return any(number == executor for number, _ in self._problems)
 
     def failed(self, executor: int, service: int, why: str) -> None:
         """Hear that an executor cannot load a service."""
@@ -509,7 +417,7 @@ class Gateway:
                    self.services[service].name, why)
         with self._lock:
             if (executor, service) in self._book.place:
-                self._problems[executor, service] = why
+                self._problems[executor, service] = why, None
 
     def changed(self, coming: Sequence[Coming], leaving: Mapping[int, Callable[[], None]],
                 ) -> None:
@@ -524,13 +432,13 @@ class Gateway:
             self._arrange([*self._book.place, *((one.number, s) for one in coming
                                                 for s in one.opened)])
             for one in coming:
-                self._executors[one.number] = one.executor
+                self._lanes[one.number] = _Lane(one.executor)
                 self._arrays.alive[one.number] = SERVING
                 for service, found in one.opened.items():
                     self._specs[service] = found
                     self._book.open(one.number, service, self.services[service], found)
             for number, over in leaving.items():
-                self._leaving[number] = over
+                self._lanes.setdefault(number, _Lane()).over = over
                 if self._arrays.alive[number]:
                     self._arrays.alive[number] = LEAVING
             self._start_free(now)
@@ -542,40 +450,42 @@ class Gateway:
         self._problems = {pair: why for pair, why in self._problems.items()
                           if pair in self._book.place}
 
-    def _end_leaving(self) -> None:
+    def _end_leaving(self, now: float) -> None:
         """Let go executors that are leaving and have ended what they had."""
         arrays = self._arrays
-        over = [e for e in self._leaving if arrays.running[e] < 0 and not arrays.slotted[e]]
+        over = {e: lane.over for e, lane in self._lanes.items()
+                if lane.over and arrays.running[e] < 0 and not arrays.slotted[e]}
         if not over:
             return
         for executor in over:
-            self._executors.pop(executor, None)
-            self._outbox.put(self._leaving.pop(executor))
+            del self._lanes[executor]
+        self._outbox.put(*over.values())
         self._arrange([pair for pair in self._book.place if pair[0] not in over])
+        self._open_same(now)
 
     def ended(self, executor: int, result: BatchResult) -> None:
         """Hear of the end of a batch."""
         now = self._clock()
         with self._lock:
-            number, batch, began = self._batches.get(executor, (-1, [], 0.0))
-            if number != result.number:
+            lane = self._lanes.get(executor)
+            if lane is None or not lane.batch or lane.number != result.number:
                 return
-            del self._batches[executor]
+            batch, lane.batch = lane.batch, ()
             place = int(self._arrays.running[executor])
             self._functions.end_batch(self._arrays, executor, now)
             ended = self._arrays.ended[:self._arrays.marks[ENDED]]
             fates = {int(row): int(self._arrays.fate[row]) for row in ended}
-            self._book.learn(place, len(batch), now - began)
+            self._book.learn(place, len(batch), now - lane.began)
             for k, held in enumerate(batch):
                 if held.over:
                     continue
-                self._rows.pop(held.row, None)
-                fate, held.row = fates[held.row], -1
+                fate = fates[held.row]
+                self._held.of_rows([held.row])
                 self._end(held, self._answer(held, fate, result, k, len(batch)), now)
             self._start_free(now)
         self._outbox.drain()
 
-    def _answer(self, held: _Held, fate: int, result: BatchResult, k: int, rows: int) -> InferEnd:
+    def _answer(self, held: Held, fate: int, result: BatchResult, k: int, rows: int) -> InferEnd:
         end = InferEnd(InferFate.IN_TIME, queue=held.began - held.came, compute=result.seconds,
                        batch=rows)
         if result.why[k]:
@@ -590,27 +500,40 @@ class Gateway:
         """Hear that an executor is gone: its requests are placed anew, forwarded or refused."""
         now = self._clock()
         with self._lock:
-            if self._executors.get(executor) is not which:
+            lane = self._lanes.get(executor)
+            if lane is None or lane.executor is not which:
                 return
             self._lose(executor, now)
             self._start_free(now)
         self._outbox.drain()
 
     def _lose(self, executor: int, now: float) -> None:
-        self._executors.pop(executor, None)
-        self._batches.pop(executor, None)
+        lane = self._lanes.pop(executor)
+        if lane.over is not None:
+            self._lanes[executor] = _Lane(over=lane.over)
+        for held in lane.batch:
+            held.deaths += 1
         self._functions.lose(self._arrays, executor, now)
         self._book.close(executor)
-        for held in self._ended_rows():
-            self._place_it(held, now)
+        ended = self._ended_rows()
+        self._problems = {(e, s): said for (e, s), said in self._problems.items()
+                          if e != executor or said[1] is None}
+        self._open_same(now)
+        for held in ended:
+            if held.deaths < MOST_DEATHS:
+                self._place_it(held, now)
+            else:
+                self._end(held, InferEnd(InferFate.REFUSED, f'{MOST_DEATHS} executors died while '
+                                         'they computed it'), now)
 
     def _start_free(self, now: float) -> None:
         """Let free executors begin with whoever is seated."""
         arrays = self._arrays
         # who has nothing seated takes over from others: after these have begun
-        for executor in sorted(self._executors, key=lambda number: not arrays.slotted[number]):
-            what = self._executors[executor]
-            if arrays.running[executor] >= 0 or not arrays.alive[executor]:
+        for executor in sorted(self._lanes, key=lambda number: not arrays.slotted[number]):
+            lane = self._lanes[executor]
+            if lane.executor is None or arrays.running[executor] >= 0 \
+                    or not arrays.alive[executor]:
                 continue
             rows = self._functions.start_batch(arrays, executor, now)
             for held in self._ended_rows():
@@ -618,44 +541,34 @@ class Gateway:
                                          'was computed'), now)
             if not rows:
                 continue
-            batch = [self._rows[int(row)] for row in arrays.batch[executor, :rows]]
-            self._serial += 1
-            self._batches[executor] = self._serial, batch, now
-            for held in batch:
+            lane.batch = [self._held.rows[int(row)] for row in arrays.batch[executor, :rows]]
+            lane.number, lane.began = self._held.number(), now
+            for held in lane.batch:
                 held.began = now
-                self._started(held)
+                held.started()
             service = int(arrays.service_of[arrays.running[executor]])
-            self._outbox.put(_begin(what, self._serial, service,
-                                    [held.request.tensors for held in batch]))
-        self._end_leaving()
+            self._outbox.put(partial(_begin, lane.executor, lane.number, service,
+                                     [held.request.tensors for held in lane.batch]))
+        self._end_leaving(now)
 
-    def _started(self, held: _Held) -> None:
-        if held.stream is not None:
-            held.stream.started(held.request.frame)
-
-    def _ended_rows(self) -> list[_Held]:
+    def _ended_rows(self) -> list[Held]:
         """Return the requests whose rows the newest call has ended."""
         arrays = self._arrays
-        rows = [int(row) for row in arrays.ended[:arrays.marks[ENDED]]]
-        found = [held for row in rows if (held := self._rows.pop(row, None)) is not None]
-        for held in found:
-            held.row = -1
-        return found
+        return self._held.of_rows(arrays.ended[:arrays.marks[ENDED]].tolist())
 
     # ---- other sites ----
 
     def linked(self, site: str, link: Link) -> None:
         """Hear that another site can be reached."""
         with self._lock:
-            if site in self.sites:
-                self._neighbours.links[site] = link
+            self.neighbours.reach(site, link)
 
     def unlinked(self, site: str) -> None:
         """Hear that it cannot: what was sent there is placed anew."""
         now = self._clock()
         with self._lock:
-            self._neighbours.forget(site)
-            for held in [h for h in self._held.values() if h.away == site]:
+            self.neighbours.forget(site)
+            for held in [h for h in self._held.all.values() if h.away == site]:
                 held.away, held.withdraw = '', None
                 held.path = tuple(dict.fromkeys((*held.path, site)))
                 self._place_it(held, now)
@@ -665,7 +578,7 @@ class Gateway:
     def heard_row(self, site: str, row: StateRow, hop: float) -> None:
         """Take the state row of another site, which was made `hop` seconds ago."""
         with self._lock:
-            self._neighbours.heard(site, row, self._number, hop, self._clock())
+            self.neighbours.heard(site, row, self._number, hop, self._clock())
 
     def row(self) -> StateRow:
         """Return what other sites need to know of this one now."""
@@ -678,64 +591,24 @@ class Gateway:
 
     # ---- ends ----
 
-    def _end(self, held: _Held, end: InferEnd, now: float) -> None:
+    def _end(self, held: Held, end: InferEnd, now: float) -> None:
         """Give a request its one end; call it with the lock."""
-        if held.over:
-            return
-        held.end = end if end.site else replace(end, site=self.site)
-        if held.stream is None:
-            self._release(held, held.end, now)
-            return
-        for _, other in held.stream.ended(held.request.frame, held):
-            assert other.end is not None
-            self._release(other, other.end, now)
-
-    def _release(self, held: _Held, end: InferEnd, now: float) -> None:
-        """Count an end and hand it out: nothing holds the request any more."""
-        if end.fate is InferFate.IN_TIME and now > held.deadline + ROUNDING:
-            end = _taken_back(held, InferFate.LATE, WAITED)
-        del self._held[held.serial]
-        client = held.request.client
-        if self._clients[client] == 1:
-            del self._clients[client]
-        else:
-            self._clients[client] -= 1
-        if len(self._deadlines) > 2 * len(self._held) + 64:
-            self._deadlines = [(one.deadline, serial) for serial, one in self._held.items()]
-            heapq.heapify(self._deadlines)
-        if not held.forwarded:
-            self._count(held, end, now)
-        end = replace(end, finished=now - held.came, predicted=held.predicted - held.came,
-                      path=tuple(dict.fromkeys((*held.path, *end.path))))
-        self._outbox.put(lambda: held.heard(end))
-
-    def _count(self, held: _Held, end: InferEnd, now: float) -> None:
-        counts = self._counts[held.service]
-        counts.counts[end.fate] += 1
-        counts.transfers += held.hops
-        if end.fate is InferFate.IN_TIME:
-            counts.seconds.append(now - held.came)
-            counts.promised += int(now <= held.predicted + 1e-3)
-        else:
-            counts.wasted += held.hops
+        for heard, said in self._held.end(
+                held, end if end.site else replace(end, site=self.site), now):
+            self._outbox.put(partial(heard, said))
 
     def _expire(self, now: float) -> None:
         """End as late what is past its deadline; call it with the lock."""
-        late = []
-        while self._deadlines and self._deadlines[0][0] < now:
-            _, serial = heapq.heappop(self._deadlines)
-            if serial in self._held:
-                late.append(self._held[serial])
+        late = self._held.late(now)
         if not late:
             return
         self._functions.expire(self._arrays, now)
         self._ended_rows()
         for held in late:
-            if held.end is not None:
-                _taken_back(held, InferFate.LATE, WAITED)
-                continue
-            self._leave(held, now)
-            self._end(held, InferEnd(InferFate.LATE, 'late: its time was over'), now)
+            held.taken_back(InferFate.LATE, WAITED)
+            if not held.over:
+                self._leave(held, now)
+                self._end(held, InferEnd(InferFate.LATE, 'late: its time was over'), now)
 
     # ---- the thread for timers ----
 
@@ -744,16 +617,15 @@ class Gateway:
         now = self._clock()
         with self._lock:
             self._expire(now)
-            for executor, (_, _, began) in self._batches.items():
-                promised = float(self._arrays.free_at[executor]) - began
-                what = self._executors.get(executor)
-                if what is not None and now - began > max(HANGS_SECONDS, HANGS * promised):
+            for executor, lane in self._lanes.items():
+                promised = float(self._arrays.free_at[executor]) - lane.began
+                if lane.batch and lane.executor is not None \
+                        and now - lane.began > max(HANGS_SECONDS, HANGS * promised):
                     _LOG.error('%s: executor %d hangs in a batch, and is ended', self.site,
                                executor)
-                    self._outbox.put(what.kill)
+                    self._outbox.put(lane.executor.kill)
             self._start_free(now)
-            first = self._deadlines[0][0] if self._deadlines else math.inf
-            self._woken = min(first + 1e-4, now + LOOK)
+            self._woken = min(self._held.due + 1e-4, now + LOOK)
         self._outbox.drain()
         return self._woken
 
@@ -765,8 +637,7 @@ class Gateway:
                 time.sleep(REST)
                 continue
             with self._lock:
-                first = self._deadlines[0][0] if self._deadlines else math.inf
-                wait = min(due, first + 1e-4) - self._clock()
+                wait = min(due, self._held.due + 1e-4) - self._clock()
                 if wait > 0 and not self._closed:
                     self._lock.wait(wait)
 
@@ -775,7 +646,7 @@ class Gateway:
         now = self._clock()
         with self._lock:
             self._closed = True
-            for held in list(self._held.values()):
+            for held in list(self._held.all.values()):
                 self._leave(held, now)
                 self._end(held, InferEnd(InferFate.REFUSED, CLOSING), now)
             self._lock.notify()
@@ -786,25 +657,22 @@ class Gateway:
     def described(self) -> Mapping[str, Any]:
         """Return plain figures of this site, for people and pages."""
         with self._lock:
-            in_flight = [0] * len(self.services)
-            for held in self._held.values():
-                in_flight[held.service] += not held.forwarded
+            in_flight, near = self._held.in_flight(), self.neighbours
             return {
-                'site': self.site, 'executors': len(self._executors), 'plan': dict(self.plan),
-                'docked': sorted(self.docked.values()),
-                'links': sorted(self._neighbours.links),
-                'hop_ms': {name: 1e3 * float(self._neighbours.rows.hop[k])
-                           for name, k in self._neighbours.sites.items()
-                           if name in self._neighbours.links},
+                'site': self.site, 'plan': dict(self.plan),
+                'executors': sum(lane.executor is not None for lane in self._lanes.values()),
+                'docked': sorted(self.docked.values()), 'links': sorted(near.links),
+                'hop_ms': {name: 1e3 * float(near.rows.hop[k])
+                           for name, k in near.sites.items() if name in near.links},
                 'services': {service.name: {
-                    **self._counts[k].described(in_flight[k]), 'kind': service.kind,
+                    **self._held.counts[k].described(in_flight[k]), 'kind': service.kind,
                     'waiting': int(self._arrays.queued[self._arrays.service_of == k].sum()),
                     'spent_in_time_s': float(self._arrays.spent[k, 0]),
                     'spent_wasted_s': float(self._arrays.spent[k, 1]),
                     'batches': self._book.described(k)}
                     for k, service in enumerate(self.services)},
                 'problems': {f'{self.services[s].name} on executor {e}': why
-                             for (e, s), why in self._problems.items()}}
+                             for (e, s), (why, _) in self._problems.items()}}
 
     def specs(self, service: str) -> Opened | None:
         """Return what a service takes and gives, None until an executor has opened it."""
@@ -816,68 +684,12 @@ class Gateway:
         self._outbox.drain()
 
 
-class _Neighbours:
-    """What a gateway knows of other sites."""
-
-    def __init__(self, sites: Sequence[str], services: int) -> None:
-        self.sites = {name: k for k, name in enumerate(sites)}
-        self.links: dict[str, Link] = {}
-        self.rows = make_rows(len(sites), services)
-
-    def target(self, chooser: Chooser, held: _Held, now: float) -> int:
-        """Return the site that a request is forwarded to, -1 for none."""
-        visited = np.array([name not in self.links or name in held.path for name in self.sites])
-        if visited.all():
-            return -1
-        return int(chooser(
-            self.rows, held.service, held.deadline - now, visited,
-            held.request.number or held.serial, now))
-
-    def seconds(self, target: int, service: int, now: float) -> float:
-        """Return after how many seconds an answer of a site is predicted."""
-        rows = self.rows
-        ends = rows.ends[target, service] - (now - rows.made[target])
-        return float(max(ends, rows.least[target, service]) + rows.sent[target]
-                     + 2 * rows.hop[target])
-
-    def heard(self, site: str, row: StateRow, numbers: Mapping[str, int], hop: float,
-              now: float) -> None:
-        """Take a row."""
-        k = self.sites.get(site, 0)
-        if k == 0:
-            return
-        self.rows.ends[k] = math.inf
-        for name, (ends, share, least) in row.services.items():
-            if (number := numbers.get(name)) is not None:
-                self.rows.ends[k, number] = ends
-                self.rows.shares[k, number] = share
-                self.rows.least[k, number] = least
-        self.rows.made[k], self.rows.hop[k], self.rows.sent[k] = now - hop, hop, 0.0
-
-    def forget(self, site: str) -> None:
-        """Forget a site that cannot be reached."""
-        self.links.pop(site, None)
-        if k := self.sites.get(site, 0):
-            self.rows.ends[k] = math.inf
-
-
-def _taken_back(held: _Held, fate: InferFate, reason: str) -> InferEnd:
-    """Return the end of a request whose answer, if it has one, is not handed out any more."""
-    assert held.end is not None
-    if held.end.fate is InferFate.IN_TIME:
-        held.end = replace(held.end, fate=fate, reason=reason, tensors={})
-    return held.end
-
-
-def _begin(executor: Executor, number: int, service: int, rows: Sequence[Tensors],
-           ) -> Callable[[], None]:
-    def begin() -> None:
-        try:
-            executor.run(number, service, rows)
-        except Exception:  # whatever it is, no answer would come: its requests are placed anew
-            _LOG.exception('a batch cannot begin, and its executor is ended')
-            executor.kill()
-    return begin
+def _begin(executor: Executor, number: int, service: int, rows: Sequence[Tensors]) -> None:
+    try:
+        executor.run(number, service, rows)
+    except Exception:  # whatever it is, no answer would come: its requests are placed anew
+        _LOG.exception('a batch cannot begin, and its executor is ended')
+        executor.kill()
 
 
 def _nothing() -> None:

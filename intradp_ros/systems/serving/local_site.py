@@ -53,8 +53,7 @@ class _Lane:
     """
     An executor of a site and its services; it listens to it.
 
-    `found` is what the one that runs has loaded, `broken` whether it could not load all;
-    `leaves`: no other takes its place.
+    `found` is what the one that runs has loaded; `leaves`: no other takes its place.
     """
 
     site: LocalSite
@@ -63,7 +62,6 @@ class _Lane:
     executor: Executor | None = None
     deaths: int = 0
     leaves: bool = False
-    broken: bool = False
     found: dict[int, Opened] = field(default_factory=dict)
 
     def opened(self, executor: int, service: int, found: Opened) -> None:
@@ -193,7 +191,8 @@ class LocalSite:
             for lane in self._lanes.values():
                 if lane.leaves:
                     continue
-                if wanted[frozenset(lane.services)] > 0 and not lane.broken:
+                if wanted[frozenset(lane.services)] > 0 \
+                        and not self.gateway.lacks(lane.number):
                     wanted[frozenset(lane.services)] -= 1
                 else:
                     self._leaving.append(lane)
@@ -284,7 +283,6 @@ class LocalSite:
             if lane in self._coming:
                 self.refuse(f'{self._services[service].name} cannot be loaded: {why}')
                 return
-            lane.broken = True
         if not lane.leaves:
             self.gateway.failed(lane.number, service, why)
 
@@ -328,7 +326,6 @@ class LocalSite:
                 executor = ProcessExecutor(number, services, lane, threads=settings.threads,
                                            device=settings.device, log=log)
             lane.found.clear()
-            lane.broken = False
             lane.executor = executor
             if lane not in self._coming:
                 self.gateway.joined(number, executor)

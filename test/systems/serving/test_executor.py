@@ -18,6 +18,10 @@ from torch import nn
 
 from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.systems.serving.executor_messages import batch_message, batch_of
+from intradp_ros.systems.serving.executor_process import computed
+from intradp_ros.systems.serving.loaded_service import load_service
 from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
 from intradp_ros.systems.serving.service import Service, TensorSpec
 
@@ -91,6 +95,26 @@ def test_batches_of_a_real_model_are_exact_and_a_death_is_outlived(model, tmp_pa
         assert site.gateway.described()['services']['policy']['lost'] == 0
     finally:
         site.close()
+
+
+def test_a_device_that_computes_nothing_any_more_ends_its_process(model):
+    _, path = model
+    service, broken = load_service(str(path), (1,), open_device('cpu')), []
+
+    def program(inputs, inner=service.programs[1]):
+        if broken or inputs[0].item() == 3:
+            broken.append(True)
+            raise RuntimeError('the device is lost')
+        return inner(inputs)
+    service.programs = {1: program}
+    for word, whole in ((99, True), (2, True), (3, False)):
+        row = {spec.name: np.full(spec.shape, word, spec.dtype) for spec in service.inputs}
+        batch = batch_of(bytearray(b''.join(batch_message(1, 0, service.inputs, [row]))))
+        if whole:
+            assert computed(batch, {0: service})
+        else:
+            with pytest.raises(RuntimeError, match='the device is lost'):
+                computed(batch, {0: service})
 
 
 def test_a_model_that_cannot_be_loaded_is_said(tmp_path):

@@ -10,13 +10,13 @@ import random
 
 import numpy as np
 import pytest
+from whole_site import check_whole
 
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.gateway import Coming, Gateway
 from intradp_ros.systems.serving.service import parse_services
-from intradp_ros.systems.serving.site_arrays import check_whole
 
 SERVICES = parse_services("""
 services:
@@ -149,8 +149,9 @@ class World:
         counted = Counter()
         for gateway in self.gateways.values():
             check_whole(gateway._arrays)
-            assert not gateway._held and not gateway._rows and not gateway._clients
-            assert not gateway._batches and set(gateway._arrays.state.tolist()) == {0}
+            assert not gateway._held.all and not gateway._held.rows and not gateway._held._clients
+            assert not any(lane.batch for lane in gateway._lanes.values())
+            assert set(gateway._arrays.state.tolist()) == {0}
             for service in gateway.described()['services'].values():
                 assert service['lost'] == service['in_flight'] == 0
                 counted += Counter({fate: service[fate.value] for fate in InferFate})
@@ -223,7 +224,7 @@ def test_requests_of_a_dead_site_are_placed_anew():
     for (_, target), way in world.ways.items():
         if target == 'b':
             way.cut = True
-    sent = sum(1 for held in world.gateways['a']._held.values() if held.away == 'b')
+    sent = sum(1 for held in world.gateways['a']._held.all.values() if held.away == 'b')
     assert sent
     for name in 'ac':
         world.gateways[name].unlinked('b')
@@ -242,7 +243,7 @@ def test_a_site_that_says_nothing_lets_nothing_wait_for_ever():
         way.cut = True
     world.until(102)
     assert len(world.ends) == 60 and world.fates()[InferFate.LATE] > 0
-    assert not world.gateways['a']._held
+    assert not world.gateways['a']._held.all
 
 
 def test_a_dead_executor_harms_only_what_cannot_sit_elsewhere():
@@ -262,6 +263,20 @@ def test_a_dead_executor_harms_only_what_cannot_sit_elsewhere():
     world.until(103)
     assert world.ends[51].fate is InferFate.IN_TIME
     world.whole(22)
+
+
+def test_a_request_of_which_executors_die_is_refused_before_it_ends_them_all():
+    world = World(lanes=3)
+    world.ask(0, remaining=30.0)
+    for _ in range(2):
+        lane = next(lane for lane in world.lanes['a'] if lane.batches and not lane.dead)
+        assert not world.ends
+        lane.kill()
+    assert 'executors died while they computed it' in world.ends[0].reason
+    world.ask(1)
+    world.until(101)
+    assert world.ends[1].fate is InferFate.IN_TIME
+    world.whole(2)
 
 
 def test_an_executor_with_another_model_than_others_serves_nobody():
@@ -426,7 +441,7 @@ def test_an_answer_that_waits_for_earlier_frames_is_not_delivered_when_its_time_
 
 
 def test_a_client_with_too_many_requests_hears_of_each(monkeypatch):
-    monkeypatch.setattr('intradp_ros.systems.serving.gateway.PER_CLIENT', 3)
+    monkeypatch.setattr('intradp_ros.systems.serving.held_requests.PER_CLIENT', 3)
     world = World()
     for frame in range(5):
         world.ask(frame, remaining=1.0, client='r', stream='s', frame=frame)
@@ -441,7 +456,7 @@ def test_what_ended_long_before_its_time_leaves_nothing():
         world.ask(number, remaining=3000.0, value=1)
         world.until(world.now + 0.02)
     assert world.fates() == {InferFate.IN_TIME: 500}
-    assert len(world.gateways['a']._deadlines) <= 64
+    assert len(world.gateways['a']._held._deadlines) <= 64
 
 
 def test_a_closed_gateway_refuses():

@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, RuleBasedStateMachine
 import numpy as np
 import pytest
+from whole_site import check_whole
 
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving import gateway as gateways
 from intradp_ros.systems.serving.executor import emulated_answer, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
+from intradp_ros.systems.serving.held_requests import LONGEST
 from intradp_ros.systems.serving.service import parse_services
-from intradp_ros.systems.serving.site_arrays import check_whole
 
 SERVICES = parse_services("""
 services:
@@ -168,7 +169,7 @@ class GatewayStates(RuleBasedStateMachine):
             self.frames[name, client, service] += step
             more = {'stream': 's', 'frame': self.frames[name, client, service]}
         deadline = self.now + min(SERVICES[service].deadline if remaining == float('inf')
-                                  else remaining, gateways.LONGEST)
+                                  else remaining, LONGEST)
         key = (name, client, service) if stream and step and not bad else None
         if key:
             self.handed.setdefault(key, [])
@@ -322,16 +323,17 @@ class GatewayStates(RuleBasedStateMachine):
             for k, service in enumerate(gateway.described()['services'].values()):
                 assert service['lost'] == 0
                 assert service['asked'] == self.asked[site, k]
-            assert all(held.row == row and not held.over and gateway._held[held.serial] is held
-                       for row, held in gateway._rows.items())
-            assert sum(gateway._clients.values()) == len(gateway._held)
+            kept = gateway._held
+            assert all(held.row == row and not held.over and kept.all[held.serial] is held
+                       for row, held in kept.rows.items())
+            assert sum(kept._clients.values()) == len(kept.all)
             assert gateway._outbox.idle
-            for number in gateway._leaving:
+            for number in (n for n, lane in gateway._lanes.items() if lane.over):
                 assert self.lanes[site, number].leaves
                 assert gateway._arrays.running[number] >= 0 or gateway._arrays.slotted[number]
             assert {e for e, _ in gateway._book.place} == {
                 n for name, n in self.lanes if name == site}, 'numbers leak'
-            assert len(gateway._deadlines) <= 2 * len(gateway._held) + 64
+            assert len(kept._deadlines) <= 2 * len(kept.all) + 64
         for frames in self.handed.values():
             assert frames == sorted(frames), 'frames out of order'
 
@@ -344,7 +346,7 @@ class GatewayStates(RuleBasedStateMachine):
             gc.unfreeze()
 
     def nothing_is_left(self):
-        self.now += gateways.LONGEST + 1
+        self.now += LONGEST + 1
         for gateway in self.gateways.values():
             gateway.look()
         assert len(self.ends) == sum(self.asked.values()), 'a request without an end'
@@ -352,18 +354,18 @@ class GatewayStates(RuleBasedStateMachine):
             for way in self.ways.values():
                 while way.messages:
                     way.messages.pop(0)()
-            self.now += gateways.LONGEST + 1
+            self.now += LONGEST + 1
             for gateway in self.gateways.values():
                 gateway.look()
         for lane in list(self.lanes.values()):
             if lane.batches and not lane.gone:
                 lane.gateway.ended(lane.number, lane.batches.pop())
         for gateway in self.gateways.values():
-            for kept in (gateway._leaving, gateway._held, gateway._rows, gateway._clients,
-                         gateway._batches, gateway._deadlines):
-                assert not kept
+            held = gateway._held
+            assert not any((held.all, held.rows, held._clients, held._deadlines))
+            assert not any(lane.batch or lane.over for lane in gateway._lanes.values())
             assert not gateway._arrays.state.any()
-            assert all(stream.idle for stream in gateway._streams.values())
+            assert all(stream.idle for stream in held._streams.values())
         counted = Counter()
         for gateway in self.gateways.values():
             for service in gateway.described()['services'].values():

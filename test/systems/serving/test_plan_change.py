@@ -4,6 +4,7 @@
 """Another plan while requests come: none lost, none late, and the old executors end."""
 from __future__ import annotations
 
+from dataclasses import replace
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving import local_site
-from intradp_ros.systems.serving.executor import ProcessExecutor
+from intradp_ros.systems.serving.executor import EmulatedExecutor, ProcessExecutor
 from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
 from intradp_ros.systems.serving.placement_plan import PlacementPlan
 from intradp_ros.systems.serving.service import parse_services
@@ -111,6 +112,59 @@ def test_a_site_goes_over_to_what_its_file_says(tmp_path, monkeypatch):
                 wait_for(lambda: len(site.executors) == 2)
             assert len(site.gateway._arrays.alive) <= 4
             assert site.gateway.plan == {'state': 'used', 'why': ''}
+    finally:
+        site.close()
+
+
+class Versioned(EmulatedExecutor):
+    """One whose model is that of the file at its start."""
+
+    version = 'old'
+
+    def __init__(self, number, services, listener):
+        self._digest, self._site = self.version, listener
+        super().__init__(number, services, self)
+
+    def opened(self, executor, service, found):
+        self._site.opened(executor, service, replace(found, digest=self._digest))
+
+    def ended(self, executor, result):
+        self._site.ended(executor, result)
+
+    def lost(self, executor, why, which):
+        self._site.lost(executor, why, which)
+
+
+def test_an_executor_with_another_model_than_others_is_not_kept_and_waits_for_its_turn(
+        monkeypatch):
+    monkeypatch.setattr(local_site, 'EmulatedExecutor', Versioned)
+    monkeypatch.setattr(local_site, 'FIRST_WAIT', 0.01)
+    site: Any = LocalSite('a', EMULATED, lanes=[(0,), (0,)], compiled=False)
+
+    def used():
+        state = site.gateway.described()
+        return not state['problems'] and len(site.executors) == 2 and {
+            place['executor'] for place in state['services']['policy']['batches']} == set(
+                site.executors)
+    try:
+        wait_for(used)
+        monkeypatch.setattr(Versioned, 'version', 'new')
+        site.executors[1].kill()
+        wait_for(lambda: 'policy on executor 1' in site.gateway.described()['problems'])
+        refused = site.executors[1]
+        site.apply([(0,), (0,)])
+        wait_for(lambda: 'not the model' in site.gateway.plan['why'])
+        monkeypatch.setattr(Versioned, 'version', 'old')
+        site.apply([(0,), (0,)])
+        wait_for(lambda: used() and refused not in site.executors.values())
+        monkeypatch.setattr(Versioned, 'version', 'new')
+        with Asking(site):
+            first, second = site.executors
+            site.executors[first].kill()
+            wait_for(lambda: site.gateway.described()['problems'])
+            site.executors[second].kill()  # nobody serves the former model any more
+            wait_for(used)
+        assert site.gateway.specs('policy').digest == 'new'
     finally:
         site.close()
 

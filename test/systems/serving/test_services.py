@@ -60,10 +60,26 @@ def test_a_file_of_services():
     ('3: 20 ms', '3: 5 ms', 14, 'a larger batch'),
     ('    inputs: {image: uint8 4x4x3}\n', '', 13, 'add "inputs"'),
     ('model: policy.pt2', 'modell: x', 4, 'unknown'),
+    ('model: policy.pt2', 'model: "  "', 4, 'write a text'),
+    ('model: policy.pt2', 'model: emulated', 4, 'add "seconds"'),
+    ('model: emulated', 'model: policy.pt2', 14, 'write "model: emulated"'),
+    ('pi0:', 'sites:', 4, 'is none of sites'), ('pi0:', 'health:', 4, 'is none of sites'),
+    ('pi0:', f'{"p" * 65}:', 4, '1 to 64 letters'), ('pi0:', '../pi0:', 4, '1 to 64 letters'),
+    ('rate: 5', 'priority: 0.5', 6, 'a whole number'),
+    ('[1, 2, 4]', '[1, ²]', 8, 'sizes of batches'), ('[1, 2, 4]', '[1, ٢]', 8, 'sizes'),
+    ('{1: 10 ms, 3', '{1: 10 ms, "²"', 14, 'times by rows'),
+    ('    seconds', '    batches: [1, 4]\n    seconds', 14, 'add the time of 4'),
+    ('    seconds', '    ignore: [image]\n    seconds', 14, "'image' is an input"),
+    ('{image: uint8', '{priority: uint8', 12, 'rename it'),
+    ('{boxes: float32', '{serving: float32', 13, 'rename it'),
 ])
 def test_errors_name_line_and_fix(old, new, line, cause):
     with pytest.raises(ServicesError, match=f'services.yaml:{line}: .*{cause}'):
         parse_services(TEXT.replace(old, new))
+
+
+def test_a_priority_may_be_below_0():
+    assert parse_services(TEXT.replace('rate: 5', 'priority: -3'))[0].priority == -3
 
 
 def test_an_empty_file_says_what_is_wanted():
@@ -152,6 +168,16 @@ def test_sites_are_drawn_by_slack():
         note_sent(rows, 0, 1)
     slacks(rows, 1, 0.1, visited, 0.05)
     assert rows.slack.tolist() == pytest.approx([0.04, 0.07, 0, 0])
+
+
+@pytest.mark.parametrize('number', [0, 2**60 + 1, 2**62, 2**63 - 1])
+def test_any_number_of_chance_draws_the_same_site_in_machine_code_and_plain_python(number):
+    rows = make_rows(4, 1)
+    rows.ends[1:], rows.least[1:] = 0.01, 0.01
+    visited = np.array([True, False, False, False])
+    found = [f.choose_site(rows, 0, 1.0, visited, number, 0.0)
+             for f in (PLAIN, site_functions())]
+    assert found[0] == found[1] > 0
 
 
 def test_drawn_numbers_are_even():
