@@ -90,7 +90,8 @@ class Located:
 
     def text(self) -> str:
         """Return a text of 1 to 256 characters."""
-        if not isinstance(self.node, yaml.ScalarNode) or not 0 < len(self.node.value) <= MAX_TEXT:
+        if not isinstance(self.node, yaml.ScalarNode) or len(self.node.value) > MAX_TEXT \
+                or not self.node.value.strip():
             raise self.fail(f'write a text of 1 to {MAX_TEXT} characters')
         if not self.node.value.isprintable():
             raise self.fail(f'{ascii(self.node.value)} has control characters: remove them')
@@ -111,7 +112,7 @@ class Located:
         if not (least < found if above else least <= found) or math.isinf(found):
             raise self.fail(f'write a number {"above" if above else "of at least"} {least:g}, '
                             f'not {self.text()!r}')
-        if found and not LEAST_NUMBER <= found <= MOST_NUMBER:
+        if found and not LEAST_NUMBER <= abs(found) <= MOST_NUMBER:
             raise self.fail(f'write a number from {LEAST_NUMBER:g} to {MOST_NUMBER:g}, '
                             f'not {self.text()!r}')
         return found

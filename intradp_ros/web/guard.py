@@ -50,7 +50,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         came = time.monotonic()
-        is_open = scope['path'] in self._open
+        is_open = scope['type'] == 'http' and scope['path'] in self._open
         client, refused = self.clients.enter(
             str((scope.get('client') or ('local', 0))[0]),
             _header(scope, b'authorization').decode('latin-1'), is_open)

@@ -254,8 +254,8 @@ def _tensors(entries: Any, raw: Sequence[memoryview], specs: Mapping[str, Tensor
             if given != [name]:
                 raise ProtocolError(f'{place} has {", ".join(given) or "no contents"}: send '
                                     f'raw_input_contents or {name}')
-            values = values_of(list(getattr(entry.contents, name)), dtype,
-                               math.prod(spec.shape), place)
+            numbers, count = getattr(entry.contents, name), math.prod(spec.shape)
+            values = values_of(list(numbers[:count + 1]), dtype, count, place)
         elif entry.HasField('contents'):
             raise ProtocolError(f'{place} has contents in addition to raw_input_contents')
         elif len(raw[k]) != spec.nbytes:

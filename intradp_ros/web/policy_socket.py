@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import itertools
 import json
 import math
@@ -28,9 +28,12 @@ from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, Inf
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.connections import Message, Receive, Send
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
+from intradp_ros.web.web_socket import UNREAD, Unread
 
 #: Messages of one connection that may be in flight; larger ones are parsed on another thread.
 IN_FLIGHT, LARGE = 16, 1 << 20
+#: What is sent where an answer is not kept for who reads too slowly.
+_UNREAD = json.dumps({'fate': InferFate.LATE.value, 'reason': UNREAD})
 _connections = itertools.count(1)
 
 
@@ -57,7 +60,10 @@ def asked_by(path: str, query: bytes) -> Asked:
         If a number is none.
 
     """
-    fields = parse_qs(query.decode('ascii', 'replace')[:2000], max_num_fields=16)
+    try:
+        fields = parse_qs(query.decode('ascii', 'replace')[:2000], max_num_fields=16)
+    except ValueError as error:
+        raise BadObservationError(f'the address: {error}') from None
     for name in fields:
         if name not in ('deadline_ms', 'priority'):
             raise BadObservationError(f'{name[:40]!r} in the address: known are deadline_ms and '
@@ -178,7 +184,8 @@ class PolicySockets:
         await send({'type': 'websocket.accept'})
         await send({'type': 'websocket.send', 'bytes': pack(self._described(asked.service))})
         await _Connection(self._gateway, asked, self._services[asked.service].ignore,
-                          str(scope.get('client_name', '')), receive, send).serve()
+                          str(scope.get('client_name', '')),
+                          Unread(scope.get('state', {}).get('share')), receive, send).serve()
 
     def _described(self, name: str) -> dict[str, Any]:
         """Return what a client is told of a service when it connects."""
@@ -191,9 +198,9 @@ class PolicySockets:
 
 class _Connection:
     def __init__(self, gateway: Gateway, asked: Asked, ignore: tuple[str, ...], client: str,
-                 receive: Receive, send: Send) -> None:
+                 unread: Unread, receive: Receive, send: Send) -> None:
         self._gateway, self._asked, self._ignore = gateway, asked, ignore
-        self._client, self._receive, self._send = client, receive, send
+        self._client, self._unread, self._receive, self._send = client, unread, receive, send
         self._stream, self._frame = f'socket {next(_connections)}', 0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[asyncio.Future[bytes | str], Callable[[], None]]] = \
@@ -212,6 +219,7 @@ class _Connection:
                 await self._take(message, time.monotonic())
         finally:
             writer.cancel()
+            self._unread.close()
             for withdraw in list(self._open.values()):
                 withdraw()
 
@@ -235,17 +243,18 @@ class _Connection:
                 raise BadObservationError('send observations as bytes, in MessagePack')
             request = await self._request(data, frame)
         except BadObservationError as error:
-            answer.set_result(json.dumps({'fate': 'refused', 'reason': str(error)}))
+            self._keep(answer, json.dumps({'fate': 'refused', 'reason': str(error)}))
             return
         if request is None:
-            answer.set_result(pack({}))
+            self._keep(answer, pack({}))
             return
 
         def heard(end: InferEnd) -> None:
             with suppress(RuntimeError):  # the loop has ended, and with it the client
                 self._loop.call_soon_threadsafe(self._answered, frame, answer, end)
         self._open[frame] = _nothing
-        withdraw = self._gateway.submit(request, heard)
+        withdraw = self._gateway.submit(replace(request, remaining=max(
+            0.0, request.remaining - (time.monotonic() - came))), heard)
         if frame in self._open:
             self._open[frame] = withdraw
 
@@ -261,7 +270,10 @@ class _Connection:
     def _answered(self, frame: int, answer: asyncio.Future[bytes | str], end: InferEnd) -> None:
         self._open.pop(frame, None)
         if not answer.done():
-            answer.set_result(answer_of(end))
+            self._keep(answer, answer_of(end))
+
+    def _keep(self, answer: asyncio.Future[bytes | str], data: bytes | str) -> None:
+        answer.set_result(data if self._unread.take(data) else _UNREAD)
 
     async def _write(self) -> None:
         with suppress(OSError):  # the client has gone
@@ -270,6 +282,8 @@ class _Connection:
                 answer = await coming
                 kind = 'text' if isinstance(answer, str) else 'bytes'
                 await self._send({'type': 'websocket.send', kind: answer})
+                if answer is not _UNREAD:
+                    self._unread.give(answer)
                 release()
                 self._room.release()
 

@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 import itertools
 import logging
 import math
@@ -34,12 +35,14 @@ from intradp_ros.runtime.requests.infer_requests import (
     MAX_PRIORITY,
     MAX_TENSORS,
 )
-from intradp_ros.systems.serving.gateway import Gateway, Heard
+from intradp_ros.systems.serving.gateway import Gateway
+from intradp_ros.systems.serving.held_requests import Heard
 from intradp_ros.systems.serving.service import LARGEST_BATCH
 from intradp_ros.systems.serving.site_kernels.dispatch import MAX_HOPS
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.web.connections import Receive, Send
 from intradp_ros.web.tensor_messages import pack, unpack
+from intradp_ros.web.web_socket import UNREAD, Unread
 
 _LOG = logging.getLogger(__name__)
 PATH = '/sites'
@@ -191,15 +194,17 @@ class SiteSockets:
         """Serve one gateway until it goes; what it then has in flight is withdrawn."""
         await receive()
         await send({'type': 'websocket.accept'})
-        loop = asyncio.get_running_loop()
-        out: asyncio.Queue[bytes] = asyncio.Queue()
+        out: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
+        unread = Unread(scope.get('state', {}).get('share'))
         in_flight: dict[int, Callable[[], None]] = {}
-        tasks = [asyncio.create_task(_write(out, send)), asyncio.create_task(self._rows(out))]
+        tasks = [asyncio.create_task(_write(out, unread, send)),
+                 asyncio.create_task(self._rows(out))]
         try:
             while (message := await receive())['type'] == 'websocket.receive':
                 try:
                     kind, said = await _read(message.get('bytes') or b'', asked)
-                    self._hear(kind, said, loop, out, in_flight)
+                    self._hear(kind, said, str(scope.get('client_name', '')), out, unread,
+                               in_flight)
                 except ValueError as error:
                     _LOG.warning('a message of another gateway is not taken, and its connection '
                                  'ends: %s', error)
@@ -209,25 +214,31 @@ class SiteSockets:
         finally:
             for task in tasks:
                 task.cancel()
+            unread.close()
             for withdraw in list(in_flight.values()):
                 withdraw()
 
-    def _hear(self, kind: str, said: Any, loop: asyncio.AbstractEventLoop,
-              out: asyncio.Queue[bytes], in_flight: dict[int, Callable[[], None]]) -> None:
+    def _hear(self, kind: str, said: Any, client: str, out: asyncio.Queue[tuple[bytes, bool]],
+              unread: Unread, in_flight: dict[int, Callable[[], None]]) -> None:
         if kind == _PING:
-            out.put_nowait(pack([_ROW, said, _packed_row(self._gateway.row())]))
+            out.put_nowait((pack([_ROW, said, _packed_row(self._gateway.row())]), False))
         elif kind == _STOP:
             if withdraw := in_flight.pop(said, None):
                 withdraw()
         else:
             number, request, path = said
+            # who asks may not use up what a client of this site may have in flight
+            request = replace(request, client=f'{client}, {request.client}'[:MAX_NAME])
             if number in in_flight or len(in_flight) >= IN_FLIGHT:
                 raise ValueError(f'request {number} is in flight, or {IN_FLIGHT} are')
             in_flight[number] = _nothing
 
             def done(data: bytes) -> None:
                 in_flight.pop(number, None)
-                out.put_nowait(data)
+                taken = unread.take(data)
+                out.put_nowait((data if taken else end_message(
+                    number, InferEnd(InferFate.LATE, UNREAD), StateRow()), taken))
+            loop = asyncio.get_running_loop()
 
             def heard(end: InferEnd) -> None:
                 data = end_message(number, end, self._gateway.row())
@@ -237,16 +248,19 @@ class SiteSockets:
             if number in in_flight:
                 in_flight[number] = withdraw
 
-    async def _rows(self, out: asyncio.Queue[bytes]) -> None:
+    async def _rows(self, out: asyncio.Queue[tuple[bytes, bool]]) -> None:
         while True:
             if out.qsize() < 8:
-                out.put_nowait(pack([_ROW, None, _packed_row(self._gateway.row())]))
+                out.put_nowait((pack([_ROW, None, _packed_row(self._gateway.row())]), False))
             await asyncio.sleep(ROW_PERIOD)
 
 
-async def _write(out: asyncio.Queue[bytes], send: Send) -> None:
+async def _write(out: asyncio.Queue[tuple[bytes, bool]], unread: Unread, send: Send) -> None:
     while True:
-        await send({'type': 'websocket.send', 'bytes': await out.get()})
+        data, taken = await out.get()
+        await send({'type': 'websocket.send', 'bytes': data})
+        if taken:
+            unread.give(data)
 
 
 class SiteLinks:

@@ -98,6 +98,8 @@ class _Reader:
                 key = key[:80].decode('latin-1')
             if not isinstance(key, str):
                 raise TensorMessageError(f'{place[:80]}: a key that is not a text')
+            if key in found:
+                raise TensorMessageError(f'{place[:80]}: {key[:80]!r} is there twice')
             found[key] = self.value(f'{place}/{key}' if place else key, depth + 1)
         if _ARRAY in found:
             return _array(found, place)

@@ -21,6 +21,8 @@ UNREAD = 1 << 16
 #: Seconds after which a client is read from again that has too much waiting, and after which its
 #: connection is cut where that stays so.
 PAUSE, LONGEST = 0.05, 5.0
+#: Why an answer is not kept for a client.
+UNREAD = 'late: too many answers wait to be read'
 #: Why a connection is closed: for a message that is too large.
 TOO_LARGE = 1009
 
@@ -36,6 +38,32 @@ class Share(Protocol):
 
     def frames(self, count: int) -> float:
         """Count frames; return for how many seconds nothing more should be read."""
+
+
+class Unread:
+    """Answers that wait to be read: they count as what their client has of a server."""
+
+    def __init__(self, share: Share | None) -> None:
+        self._share, self._size = share, 0
+
+    def take(self, data: bytes | str) -> bool:
+        """Count an answer; False if the client has too much already."""
+        if self._share is None or not self._share.take(len(data)):
+            return self._share is None
+        self._size += len(data)
+        return True
+
+    def give(self, data: bytes | str) -> None:
+        """Count an answer no more, which was taken."""
+        if self._share is not None:
+            self._share.give(len(data))
+            self._size -= len(data)
+
+    def close(self) -> None:
+        """Count nothing any more."""
+        if self._share is not None:
+            self._share.give(self._size)
+        self._share = None
 
 
 class WebSocket(WebSocketsSansIOProtocol):

@@ -176,6 +176,11 @@ def test_strange_requests_are_refused_with_the_field(change, reason):
         infer_body(data, header, SPECS)
 
 
+def test_a_field_that_stands_twice_is_refused():
+    with pytest.raises(ProtocolError, match='a key stands twice: timeout'):
+        infer_body(b'{"inputs": [], "parameters": {"timeout": 1, "timeout": 2}}', None, SPECS)
+
+
 def test_random_bytes_never_do_harm():
     chance = random.Random(1)
     good, header = body()

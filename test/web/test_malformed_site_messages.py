@@ -10,12 +10,16 @@ import math
 from pathlib import Path
 import random
 import resource
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 msgpack = pytest.importorskip('msgpack')
 pytest.importorskip('websockets')
+
+from policy_site import Lane  # noqa: E402
+from policy_site import SERVICE as POLICY  # noqa: E402
 
 from intradp_ros.runtime.requests.infer_requests import (  # noqa: E402
     InferEnd,
@@ -27,8 +31,10 @@ from intradp_ros.systems.serving.executor_messages import (  # noqa: E402
     answer_of,
 )
 from intradp_ros.systems.serving.gateway import Gateway  # noqa: E402
+from intradp_ros.systems.serving.held_requests import PER_CLIENT  # noqa: E402
 from intradp_ros.systems.serving.service import parse_services  # noqa: E402
 from intradp_ros.systems.serving.state_row import StateRow  # noqa: E402
+from intradp_ros.web.access import Held  # noqa: E402
 from intradp_ros.web.site_link import (  # noqa: E402
     _Asking,
     answered,
@@ -230,6 +236,43 @@ def test_a_site_answers_what_it_was_asked_or_is_left(said, stays, caplog):
     asyncio.run(run())
 
 
+def test_who_asks_as_a_site_takes_nothing_from_others_though_it_reads_nothing():
+    """It names a client of this site, and asks more than that may have in flight."""
+    request = InferRequest('pi0', {'images/front': np.zeros((8, 8, 3), np.uint8),
+                                   'state': np.zeros(4, np.float32)}, 9.0, client='robot2')
+
+    async def run():
+        gateway = Gateway('a', (POLICY,), [(0,)], clock=lambda: 100.0, compiled=False,
+                          threaded=False)
+        lane, room, ends, out, most = Lane(gateway), Held(2000), [], [], []
+        messages = iter([{'type': 'websocket.connect'}, *(
+            {'type': 'websocket.receive', 'bytes': ask_message(number, request, ['b'])}
+            for number in range(PER_CLIENT + 1))])
+
+        async def receive():
+            await asyncio.sleep(0)
+            for message in messages:
+                return message
+            gateway.submit(request, ends.append)
+            lane.finish()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            most.append(room._of['robot1'])
+            return {'type': 'websocket.disconnect'}
+
+        async def send(message):
+            out.append(message)
+            if len(out) > 1:
+                await asyncio.Event().wait()
+        share = SimpleNamespace(take=lambda size: room.take('robot1', size),
+                                give=lambda size: room.take('robot1', -size))
+        await SiteSockets(gateway)({'client_name': 'robot1', 'state': {'share': share}}, receive,
+                                   send)
+        assert ends and 'in flight' not in ends[0].reason
+        assert 500 < most[0] <= 1000 and not room._of
+    asyncio.run(run())
+
+
 def test_a_site_that_asks_wrongly_loses_its_connection_and_what_it_asked():
     async def run(said):
         gateway = Gateway('a', (SERVICE,), [()], ['a', 'b'], compiled=False, threaded=False)
@@ -244,6 +287,6 @@ def test_a_site_that_asks_wrongly_loses_its_connection_and_what_it_asked():
         async def send(message):
             out.append(message)
         await asyncio.wait_for(SiteSockets(gateway)({}, receive, send), 5)
-        assert not gateway._held
+        assert not gateway._held.all
     for said in (b'', pack([]), pack(['ask']), pack(['ping', 'x']), pack({'a': 1}), b'\xc1'):
         asyncio.run(run(said))

@@ -89,7 +89,7 @@ def test_clients_of_openpi_are_answered_as_they_are(running):
         np.testing.assert_array_equal(answer['actions'], expected(value))
         assert answer['actions'].dtype == np.float32
         assert answer['serving']['site'] == 'a' and answer['server_timing']['infer_ms'] >= 20
-    with pytest.raises(RuntimeError, match='would be late.*ms are left'):
+    with pytest.raises(RuntimeError, match='would be late.*ms are left|time is over'):
         client.infer(observation() | {'deadline_ms': 5.0})
     with pytest.raises(RuntimeError, match="input 'state' has shape 3"):
         client.infer(observation() | {'state': np.zeros(3, np.float32)})
@@ -154,7 +154,8 @@ def test_strange_messages_are_refused_and_the_connection_stays(running, data, re
 
 @pytest.mark.parametrize('address, reason', [
     ('/none', 'not served; there are pi0'), ('/pi0?deadline_ms=x', 'deadline_ms'),
-    ('/pi0?deadline=5', 'known are deadline_ms and priority'), ('/pi0?priority=nan', 'priority')])
+    ('/pi0?deadline=5', 'known are deadline_ms and priority'), ('/pi0?priority=nan', 'priority'),
+    ('/pi0?' + '&'.join(['priority=1'] * 17), 'fields'), ('/pi0?deadline_ms=-1e-9', 'deadline')])
 def test_strange_addresses_are_refused(running, address, reason):
     with pytest.raises(websockets.InvalidStatus) as caught:
         websockets.connect(running[1].removesuffix('/pi0') + address)

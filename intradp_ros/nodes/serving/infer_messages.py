@@ -66,8 +66,8 @@ def request_of(message: Infer.Request, spent: float) -> InferRequest:
     """
     try:
         remaining = float(message.remaining)
-        if math.isnan(remaining):
-            raise ValueError('remaining is not a number: send seconds, or inf for the deadline of '
+        if not remaining >= 0:
+            raise ValueError(f'remaining is {remaining}: send seconds, or inf for the deadline of '
                              'the service')
         return InferRequest(
             message.service[:MAX_NAME], tensors_of(message.inputs, MAX_REQUEST),

@@ -25,7 +25,7 @@ from intradp_ros.systems.serving.executor_messages import (
     json_message,
     RESULT,
 )
-from intradp_ros.systems.serving.service import Service, TensorSpec
+from intradp_ros.systems.serving.service import ENTRIES, Service, TensorSpec
 
 EXECUTOR_MODULE = 'intradp_ros.systems.serving.executor_process'
 
@@ -184,6 +184,9 @@ def _named(found: Opened, service: Service) -> Opened:
             raise ValueError(f'{service.name}: its {what} are declared as {_shown(declared)}, '
                              f'the model has {_shown(real)}')
         parts.append(declared or real)
+        if taken := set(ENTRIES[what]).intersection(spec.name for spec in parts[-1]):
+            raise ValueError(f'{service.name}: {taken.pop()!r} among its {what} stands for '
+                             f'something else: declare {what} with other names')
     return replace(found, inputs=parts[0], outputs=parts[1])
 
 

@@ -89,7 +89,11 @@ def _digest(found: LoadedService) -> str:
 
 
 def computed(batch: Batch, services: Mapping[int, LoadedService]) -> list[Bytes]:
-    """Return the answer to a batch; those that fail together go alone: each harms itself."""
+    """
+    Return the answer to a batch; those that fail together go alone: each harms itself.
+
+    It raises what the device raises where that computes nothing any more.
+    """
     began, service = time.perf_counter(), services[batch.service]
     stacked = _stacked(batch, service)
     why = [''] * batch.rows
@@ -97,6 +101,8 @@ def computed(batch: Batch, services: Mapping[int, LoadedService]) -> list[Bytes]
         outputs = service.run(stacked, batch.rows)
     except Exception as error:  # whatever an operator raises on these values
         outputs, why = _alone(stacked, batch.rows, service, error)
+        if any(why):  # after some errors a device computes nothing any more
+            service.run(service.example(1), 1)
     return answer_message(
         batch.number, time.perf_counter() - began, why,
         [out.contiguous().numpy().reshape(-1).view(np.uint8).data for out in outputs])

@@ -79,11 +79,15 @@ class LoadedService:
         outputs = self.programs[size](kept)
         return [out[:rows] if self.ladder.rows else out[None] for out in outputs]
 
+    def example(self, size: int) -> list[torch.Tensor]:
+        """Return rows that can be computed, stacked."""
+        row = random_row(self.ladder.one, 0)
+        return [torch.cat([t] * size) if self.ladder.rows else t[None] for t in row]
+
     def measure(self) -> None:
         """Measure all sizes of batches, after a run that warms them."""
         for size in self.sizes:
-            row = random_row(self.ladder.one, 0)
-            stacked = [torch.cat([t] * size) if self.ladder.rows else t[None] for t in row]
+            stacked = self.example(size)
             self.run(stacked, size)
             times: list[float] = []
             end = time.monotonic() + ENOUGH

@@ -18,8 +18,13 @@ from intradp_ros.runtime.requests.infer_requests import (
     MAX_TENSOR_DIMENSIONS,
     MAX_TENSORS,
 )
+from intradp_ros.systems.serving.state_row import MAX_NAME, MAX_SERVICES
 
-MAX_SERVICES, LARGEST_BATCH = 64, 512
+LARGEST_BATCH = 512
+#: What else stands at a gateway's port where services do, and beside tensors in observations and
+#: answers.
+PATHS = ('sites', 'docks', 'health', 'status', 'metrics', 'v2')
+ENTRIES = {'inputs': ('deadline_ms', 'priority'), 'outputs': ('serving', 'server_timing')}
 #: Sizes of batches that are tried where a file names none.
 LADDER = (1, 2, 4, 8)
 #: What matters: each answer's own time, or frames in time for each stream.
@@ -110,13 +115,25 @@ def parse_services(text: str, file: str = 'services.yaml', folder: Path = Path()
 
 
 def _service(name: str, place: Located, folder: Path) -> Service:
-    if not re.fullmatch(r'[A-Za-z0-9][A-Za-z0-9._-]*', name):
-        raise place.fail('a name of a service has letters, digits, ".", "_" and "-"')
+    if not re.fullmatch(rf'[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}', name) or name in PATHS:
+        raise place.fail(f'a name of a service has 1 to {MAX_NAME} letters, digits, ".", "_" and '
+                         f'"-", and is none of {", ".join(PATHS)}')
     fields = place.fields(_FIELDS, ('model', 'deadline'))
     seconds = _seconds(fields['seconds']) if 'seconds' in fields else ()
     batches = _batches(fields['batches']) if 'batches' in fields else LADDER
-    inputs = _tensors(fields['inputs']) if 'inputs' in fields else ()
-    outputs = _tensors(fields['outputs']) if 'outputs' in fields else ()
+    inputs, outputs = (_tensors(fields[what], taken) if what in fields else ()
+                       for what, taken in ENTRIES.items())
+    ignore = fields['ignore'].names() if 'ignore' in fields else ()
+    if both := {spec.name for spec in inputs}.intersection(ignore):
+        raise fields['ignore'].fail(f'{both.pop()!r} is an input, which no request could bring '
+                                    'then: remove it here')
+    if bool(seconds) is not (fields['model'].text() == 'emulated'):
+        raise fields['seconds' if seconds else 'model'].fail(
+            'times are of emulated models: write "model: emulated", or measure a real one'
+            if seconds else 'an emulated model needs times: add "seconds"')
+    if seconds and 'batches' in fields and batches[-1] > len(seconds):
+        raise fields['batches'].fail(f'"seconds" ends with batches of {len(seconds)}: add the '
+                                     f'time of {batches[-1]}')
     if seconds and not (inputs and outputs):
         raise fields['seconds'].fail('an emulated service has no model that would say what goes '
                                      'in and out: add "inputs" and "outputs"')
@@ -130,8 +147,7 @@ def _service(name: str, place: Located, folder: Path) -> Service:
         fields['rate'].number(0.0, above=True) if 'rate' in fields else math.inf,
         _one_of(fields['keep'], KEEPS) if 'keep' in fields else 'all', int(priority),
         tuple(range(1, len(seconds) + 1)) if seconds and 'batches' not in fields else
-        tuple(b for b in batches if not seconds or b <= len(seconds)), seconds,
-        fields['ignore'].names() if 'ignore' in fields else ())
+        batches, seconds, ignore)
 
 
 def _model(place: Located, folder: Path) -> str:
@@ -150,7 +166,7 @@ def _one_of(place: Located, known: tuple[str, ...]) -> str:
 
 def _batches(place: Located) -> tuple[int, ...]:
     try:
-        sizes = tuple(int(text) for text in place.names())
+        sizes = tuple(int(text.encode('ascii')) for text in place.names())
     except ValueError:
         sizes = ()
     if not sizes or sizes[0] != 1 or list(sizes) != sorted(set(sizes)) \
@@ -164,7 +180,7 @@ def _seconds(place: Located) -> tuple[float, ...]:
     """Return the times of batches of 1, 2, ... rows: those between two that are written lie so."""
     written: dict[int, float] = {}
     for key, value in place.entries():
-        if not key.isdigit() or not 0 < int(key) <= LARGEST_BATCH:
+        if not (key.isascii() and key.isdigit()) or not 0 < int(key) <= LARGEST_BATCH:
             raise value.fail('write times by rows of a batch: "1: 10 ms"')
         written[int(key)] = value.quantity(TIME)
     rows = sorted(written)
@@ -184,7 +200,10 @@ def _between(written: Mapping[int, float], rows: list[int], b: int) -> float:
     return written[below] + share * (written[above] - written[below])
 
 
-def _tensors(place: Located) -> tuple[TensorSpec, ...]:
+def _tensors(place: Located, taken: tuple[str, ...]) -> tuple[TensorSpec, ...]:
+    for name, value in place.entries():
+        if name in taken:
+            raise value.fail('stands for something else in requests and answers: rename it')
     found = tuple(_tensor(name, value) for name, value in place.entries())
     if not 0 < len(found) <= MAX_TENSORS:
         raise place.fail(f'name 1 to {MAX_TENSORS} tensors')

@@ -111,7 +111,7 @@ def drawn_site(weights: Floats, visited: Flags, number: int) -> int:
     total = weights.sum()
     if not total > 0.0:
         return -1
-    left = splitmix(number * 8 + visited.sum()) * total
+    left = splitmix(number * 8 + int(visited.sum())) * total
     found = -1
     for site in range(len(weights)):
         if weights[site] > 0.0:
