@@ -241,8 +241,7 @@ class _ServiceWay:
                 self._answered(connection.answers.popleft(), end)
                 if connection.done and not connection.answers:
                     break
-        except (OSError, WebSocketException, TensorMessageError, ValueError, KeyError,
-                TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever a gateway says: the next is asked
             _LOG.info('%s: %s: %s', self._service, type(error).__name__, error)
         finally:
             connection.lost.set()

@@ -100,11 +100,12 @@ def test_a_web_socket_needs_a_key_and_knows_its_client(site: Site) -> None:
             assert mine.recv(PATIENCE) == 'robot1'
             mine.send(b'x' * 500)
             assert mine.recv(PATIENCE) == b'x' * 500
-    for key in ('', 'Api-Key guessed', f'Basic {KEY}'):
-        with pytest.raises(InvalidStatus) as refused, site.socket('/images', key):
+    for path, key in (('/images', ''), ('/images', 'Api-Key guessed'),
+                      ('/images', f'Basic {KEY}'), ('/health', '')):
+        with pytest.raises(InvalidStatus) as refused, site.socket(path, key):
             pass
         assert refused.value.response.status_code == 401
-    assert site.guard.rejected == {'no_key': 3}
+    assert site.guard.rejected == {'no_key': 4}
 
 
 def test_messages_have_a_size_by_route(site: Site) -> None:
