@@ -28,12 +28,12 @@ from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, Inf
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.connections import Message, Receive, Send
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
-from intradp_ros.web.web_socket import UNREAD, Unread
+from intradp_ros.web.web_socket import NOT_READ, Unread
 
 #: Messages of one connection that may be in flight; larger ones are parsed on another thread.
 IN_FLIGHT, LARGE = 16, 1 << 20
 #: What is sent where an answer is not kept for who reads too slowly.
-_UNREAD = json.dumps({'fate': InferFate.LATE.value, 'reason': UNREAD})
+_NOT_READ = json.dumps({'fate': InferFate.LATE.value, 'reason': NOT_READ})
 _connections = itertools.count(1)
 
 
@@ -273,7 +273,7 @@ class _Connection:
             self._keep(answer, answer_of(end))
 
     def _keep(self, answer: asyncio.Future[bytes | str], data: bytes | str) -> None:
-        answer.set_result(data if self._unread.take(data) else _UNREAD)
+        answer.set_result(data if self._unread.take(data) else _NOT_READ)
 
     async def _write(self) -> None:
         with suppress(OSError):  # the client has gone
@@ -282,7 +282,7 @@ class _Connection:
                 answer = await coming
                 kind = 'text' if isinstance(answer, str) else 'bytes'
                 await self._send({'type': 'websocket.send', kind: answer})
-                if answer is not _UNREAD:
+                if answer is not _NOT_READ:
                     self._unread.give(answer)
                 release()
                 self._room.release()

@@ -42,7 +42,7 @@ from intradp_ros.systems.serving.site_kernels.dispatch import MAX_HOPS
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.web.connections import Receive, Send
 from intradp_ros.web.tensor_messages import pack, unpack
-from intradp_ros.web.web_socket import UNREAD, Unread
+from intradp_ros.web.web_socket import NOT_READ, Unread
 
 _LOG = logging.getLogger(__name__)
 PATH = '/sites'
@@ -237,7 +237,7 @@ class SiteSockets:
                 in_flight.pop(number, None)
                 taken = unread.take(data)
                 out.put_nowait((data if taken else end_message(
-                    number, InferEnd(InferFate.LATE, UNREAD), StateRow()), taken))
+                    number, InferEnd(InferFate.LATE, NOT_READ), StateRow()), taken))
             loop = asyncio.get_running_loop()
 
             def heard(end: InferEnd) -> None:

@@ -22,7 +22,7 @@ UNREAD = 1 << 16
 #: connection is cut where that stays so.
 PAUSE, LONGEST = 0.05, 5.0
 #: Why an answer is not kept for a client.
-UNREAD = 'late: too many answers wait to be read'
+NOT_READ = 'late: too many answers wait to be read'
 #: Why a connection is closed: for a message that is too large.
 TOO_LARGE = 1009
 
