@@ -22,7 +22,6 @@ all nodes after it wait without end (`shared_memory_ports`): such ports are free
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 import gc
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 import os
@@ -126,8 +125,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def copied_interpreters(pytestconfig: pytest.Config) -> Iterator[None]:
     """Let nodes begin as copies of an interpreter; the first of them starts it."""
     from copied_interpreters import copies
-    with nullcontext() if pytestconfig.getoption('--start-anew') else copies():
+    if pytestconfig.getoption('--start-anew'):
         yield
+    else:
+        with copies():
+            yield
 
 
 @pytest.fixture(autouse=True, scope='module')

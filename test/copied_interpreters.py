@@ -21,6 +21,7 @@ import os
 from pathlib import Path
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,6 +30,7 @@ import threading
 import time
 from types import SimpleNamespace
 from typing import Any, BinaryIO
+import warnings
 
 import pytest
 
@@ -72,17 +74,27 @@ class Copy:
 
 
 class Origin:
-    """The interpreter that is copied, and how its copies ended."""
+    """
+    The interpreter that is copied, and how its copies ended.
+
+    Raises
+    ------
+    ChildProcessError
+        If it ends: imports have failed, or have started threads.
+
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         self._ends: dict[int, int] = {}
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        tied = _TIED if shutil.which('setpriv') else ()
         with its:
             self._process = subprocess.Popen(
-                [*_TIED, sys.executable, __file__, str(its.fileno())], pass_fds=[its.fileno()],
+                [*tied, sys.executable, __file__, str(its.fileno())], pass_fds=[its.fileno()],
                 env={**environment, 'PYTHONUNBUFFERED': '1', 'OMP_NUM_THREADS': '1'},
                 stdin=subprocess.DEVNULL, start_new_session=True)
+        self._hear()  # it has imported all
 
     def start(self, words: Sequence[str], namespace: str, environment: Mapping[str, str],
               output: BinaryIO) -> Copy:
@@ -135,23 +147,28 @@ def _module_of(line: Sequence[str]) -> tuple[str, list[str]] | None:
 @contextmanager
 def copies() -> Iterator[None]:
     """Let `Child` start modules of the package as copies."""
-    origins: list[Origin] = []
+    origins: list[Origin | None] = []
     now = dict(os.environ)
 
     def start(line: Sequence[str], *, env: Mapping[str, str], stdout: BinaryIO,
               **options: Any) -> Any:
-        if (module := _module_of(line)) is None:
-            return subprocess.Popen(line, env=env, stdout=stdout, **options)
-        if not origins:
-            origins.append(Origin(now))
-        return origins[0].start(module[1], module[0], env, stdout)
+        module = _module_of(line)
+        if module and not origins:
+            try:
+                origins.append(Origin(now))
+            except ChildProcessError as error:
+                warnings.warn(f'children start from nothing: {error}', stacklevel=2)
+                origins.append(None)
+        if module and (origin := origins[0]):
+            return origin.start(module[1], module[0], env, stdout)
+        return subprocess.Popen(line, env=env, stdout=stdout, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, 'subprocess', SimpleNamespace(
             Popen=start, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT))
         yield
-    for origin in origins:
-        origin.close()
+    for each in filter(None, origins):
+        each.close()
 
 
 def serve(control: socket.socket) -> dict[str, Any]:
@@ -224,7 +241,9 @@ def main() -> None:
         raise SystemExit('a process with threads cannot be copied')
     gc.collect()
     gc.freeze()
-    run(**serve(socket.socket(fileno=int(sys.argv[1]))))
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.send(json.dumps([0]).encode())
+    run(**serve(control))
 
 
 if __name__ == '__main__':
