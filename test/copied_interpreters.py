@@ -52,7 +52,8 @@ _TIED = ('setpriv', '--pdeathsig', 'KILL')
 _IN_NAMESPACE = ('ip', 'netns', 'exec')
 #: What the ROS wheels set when they restart an interpreter; see `Command.variables`.
 _BOOTSTRAPPED = ('_ROS_WHEELS_BOOTSTRAP_COMPLETE', 'LD_LIBRARY_PATH')
-_PR_SET_PDEATHSIG, _CLONE_NEWNET = 1, 0x40000000
+_PR_SET_PDEATHSIG, _CLONE_NEWNET, _CLONE_NEWNS = 1, 0x40000000, 0x20000
+_MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
 _LONGEST = 1 << 20
 
 
@@ -213,14 +214,24 @@ def become(output: int) -> None:
     os.dup2(output, 2)
 
 
+def enter(namespace: str) -> None:
+    """Enter a network namespace as `ip netns exec` does, with what /sys shows of it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f'/var/run/netns/{namespace}') as file:
+        for done in (lambda: libc.setns(file.fileno(), _CLONE_NEWNET),
+                     lambda: libc.unshare(_CLONE_NEWNS),
+                     lambda: libc.mount(b'', b'/', b'none', _MS_SLAVE | _MS_REC, None),
+                     lambda: libc.umount2(b'/sys', _MNT_DETACH),
+                     lambda: libc.mount(b'sys', b'/sys', b'sysfs', 0, None)):
+            if done():
+                raise OSError(ctypes.get_errno(), f'cannot enter {namespace}')
+
+
 def run(words: Sequence[str], namespace: str, folder: str, environment: Mapping[str, str]) -> None:
     """Run a module as ``python -m`` does, in an environment."""
     import numpy as np
     if namespace:
-        libc = ctypes.CDLL(None, use_errno=True)
-        with open(f'/var/run/netns/{namespace}') as file:
-            if libc.setns(file.fileno(), _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f'cannot enter {namespace}')
+        enter(namespace)
     os.chdir(folder)
     bootstrapped = {name: os.environ[name] for name in _BOOTSTRAPPED if name in os.environ}
     os.environ.clear()
