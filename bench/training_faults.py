@@ -164,15 +164,16 @@ class Watch:
         self.stalled = max(self.stalled, now - self._since)
         self.behind = max(self.behind, now - self._new)
         self.begun = self.begun or now
+        course = commit.course
         state = f'{commit.phase.value} plan {commit.number.epoch} of ' \
             f'{",".join(commit.plan.participants)}; there {",".join(sorted(commit.alive))}; ' \
-            f'idle {",".join(sorted(commit.idle))}; ready {",".join(sorted(commit.ready))}; ' \
-            f'left out {",".join(sorted(commit.left_out))}'
+            f'idle {",".join(sorted(course.idle))}; ready {",".join(sorted(course.ready))}; ' \
+            f'left out {",".join(sorted(commit.away.left_out))}'
         if state != self._state:
             self._state = state
             self.journal.append(f'{now - self.begun:.2f} round {commit.committed}: {state}')
             self.journal += [f'    {name}: {report["error"]} {report["cut"]}' for name, report in
-                             commit.idle.items() if report['error']]
+                             commit.course.idle.items() if report['error']]
         for one in [one for one in self.due if commit.committed >= one.round
                     and now - self.begun >= one.seconds]:
             self.due.remove(one)

@@ -134,7 +134,7 @@ def train(task: TrainingTask, devices: Sequence[str], planner: Planner,
     """
     graph, exchange = graph or capture(task), Exchange('127.0.0.1', key)
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
-    commit = RoundCommit(task.rounds, len(graph.layers), sizes, planner, 2 * timeout)
+    commit = RoundCommit(task.rounds, sizes, planner, 2 * timeout)
     trainer, waiting, resting = Trainer(commit, exchange), list(late), sorted(pauses, reverse=True)
     settings, dying = Settings(timeout, every), Faults(dict(faults or {}))
 

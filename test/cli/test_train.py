@@ -267,11 +267,18 @@ def test_what_cannot_be_trained_is_said_with_the_reason(folder, capsys, task, re
 @pytest.mark.parametrize('words, reason', [
     (['run', '--resume', '-o', '/tmp/none.safetensors'], 'there is no checkpoint'),
     (['plan', '--images', 'dock'], 'write DEVICE=SHARE'),
-    (['plan', '--images', 'nobody=1'], 'nobody'),
+    (['plan', '--images', 'zz=1'], 'where data lie: there is no device zz; there are here'),
     (['plan', '--fleet', '/nowhere.yaml'], 'nowhere')])
 def test_options_that_make_no_sense_are_refused(folder, capsys, words, reason):
     assert main(['train', words[0], f'{folder}/mytask.py:task', *words[1:]]) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_data_on_a_device_that_is_not_there_are_refused_before_anything_is_loaded(
+        tmp_path, capsys):
+    assert main(['train', 'run', f'{tmp_path}/nowhere.py:task', '--images', 'zz=1', '-o',
+                 f'{tmp_path}/found.safetensors']) == 2
+    assert 'there is no device zz; there are here' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('words', [['train', 'run', 'nowhere.py:task'], ['demo-training']])

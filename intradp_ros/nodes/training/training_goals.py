@@ -41,7 +41,7 @@ from intradp_ros.systems.training.layers.checkpoint import (
     write_checkpoint,
 )
 from intradp_ros.systems.training.layers.judgement import judge
-from intradp_ros.systems.training.plan.prepared import prepare, read_images
+from intradp_ros.systems.training.plan.prepared import check_there, prepare, read_images
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.trainer import TrainingError
@@ -183,9 +183,7 @@ class TrainingGoals:
 
     def check_images(self, topology: Topology) -> None:
         """See that the data lie on devices of a topology; ValueError if not."""
-        if others := sorted(set(self._images) - set(topology.names)):
-            raise ValueError(f'parameter images: there is no device {", ".join(others)}; there '
-                             f'are {", ".join(topology.names)}')
+        check_there(self._images, topology, 'parameter images: ')
 
     def start(self) -> None:
         """Take goals."""

@@ -309,7 +309,7 @@ class World:
         self.cut: set[frozenset[str]] = set()
         self.last_heard: dict[str, float] = {}
         self._quiet: dict[str, float] = {}
-        self.commit = RoundCommit(ROUNDS, LAYERS, (1.0,) * LAYERS,
+        self.commit = RoundCommit(ROUNDS, (1.0,) * LAYERS,
                                   some_alone(seed), 2 * TIMEOUT + 2,
                                   waits=waits)
         self.trainer = Trainer(self.commit, None, beats=True)

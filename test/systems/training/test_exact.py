@@ -18,8 +18,8 @@ from intradp_lab.training.one_process import OneProcess
 from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
-from intradp_ros.systems.training.run import plan_run
-from intradp_ros.systems.training.run.plan_run import PlanRun
+from intradp_ros.systems.training.run import layer_traffic
+from intradp_ros.systems.training.run.layer_traffic import LayerTraffic
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 DEVICES = ('a', 'b', 'c', 'd')
@@ -74,13 +74,12 @@ def test_all_rounds_are_those_of_one_process(model, optimiser, count):
 @pytest.fixture
 def copies_in_time(monkeypatch):
     """Have rounds wait for a copy that has begun: how long one takes is the machine's matter."""
-    begin = PlanRun._snapshot
+    begin = LayerTraffic.copy
 
-    def snapshot(run: PlanRun) -> None:
-        begin(run)
-        if run._copy is not None:
-            run._copy.join()
-    monkeypatch.setattr(PlanRun, '_snapshot', snapshot)
+    def copy(traffic: LayerTraffic, tag: int, best: int) -> None:
+        begin(traffic, tag, best)
+        traffic.join()
+    monkeypatch.setattr(LayerTraffic, 'copy', copy)
 
 
 def test_losses_of_devices_change_nothing(copies_in_time):
@@ -91,7 +90,7 @@ def test_losses_of_devices_change_nothing(copies_in_time):
 
 
 def test_a_copy_of_what_one_device_trains_alone_is_on_an_idle_one(monkeypatch, copies_in_time):
-    monkeypatch.setattr(plan_run, 'PIECE', 1000)
+    monkeypatch.setattr(layer_traffic, 'PIECE', 1000)
     task, graph, alone = prepared('cnn', adam)
 
     def planner(devices, before):

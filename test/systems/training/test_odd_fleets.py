@@ -185,6 +185,12 @@ def test_a_device_without_data_may_leave_and_snapshots_count_as_memory():
         process + own + 2 * states)  # snapshots
     assert held.fixed_bytes(0, 1) == pytest.approx(
         process + 5 * held.state_bytes(0) + costs.table.weight_bytes[0])  # of another stage, too
+    task = replace(task, check=data, validate_every=3)
+    judged, weights = costs_of(task, costs.table, roomy), sum(costs.table.weight_bytes)
+    # The best weights so far, and those that were the best when each snapshot was made.
+    assert judged.fixed_bytes(0, costs.layers) == held.fixed_bytes(0, costs.layers) + 3 * weights
+    assert judged.fixed_bytes(0, 1) == held.fixed_bytes(0, 1) + 5 * costs.table.weight_bytes[0]
+    assert judged.copies_bytes() == held.copies_bytes() + 3 * weights
     plan = replanner(task, costs.table, roomy, images={'d0': 1.0, 'd1': 0.0, 'd2': 0.0})
     first = plan(('d0', 'd1', 'd2'), None)
     then = plan(('d0', 'd2'), first)

@@ -32,7 +32,7 @@ class World:
     """Devices that obey; links between some of which are cut."""
 
     def __init__(self, names='abc', planner=alone_first):
-        self.commit = RoundCommit(1000, 3, (1.0, 1.0, 1.0), planner, PATIENCE)
+        self.commit = RoundCommit(1000, (1.0, 1.0, 1.0), planner, PATIENCE)
         self.now, self.cut, self.plans = 0.0, set(), []
         for name in names:
             self.commit.joined(name, 0.0)
@@ -182,7 +182,7 @@ def test_who_does_not_leave_in_time_costs_only_itself():
         idle(commit, name, 1.1, {5: [0, 1, 2]})
     commit.tick(60.0)
     assert commit.phase is Phase.TRAINING and commit.plan.participants == ('a', 'b', 'd', 'e')
-    assert commit.within == set('abde') and set(commit.left_out) == {'c'}
+    assert commit.course.within == set('abde') and set(commit.away.left_out) == {'c'}
 
 
 def test_what_a_lost_device_holds_is_forgotten_when_it_ends():
@@ -197,7 +197,7 @@ def test_what_a_lost_device_holds_is_forgotten_when_it_ends():
 
 def test_what_fails_wherever_it_is_computed_ends_the_training_with_the_reason():
     """A sample that nobody can read: workers fail, come back and fail again at its round."""
-    commit = RoundCommit(100, 3, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
+    commit = RoundCommit(100, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
     now, attempts = 0.0, 0
     commit.joined('a', now)
     commit.resume(now)
@@ -216,7 +216,7 @@ def test_what_fails_wherever_it_is_computed_ends_the_training_with_the_reason():
 
 
 def test_failures_with_new_rounds_between_them_end_nothing():
-    commit = RoundCommit(1000, 3, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
+    commit = RoundCommit(1000, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
     commit.joined('a', 0.0)
     commit.resume(0.0)
     for number in range(60):
@@ -229,7 +229,7 @@ def test_failures_with_new_rounds_between_them_end_nothing():
 
 def test_devices_that_are_lost_whenever_they_train_together_do_not_stop_the_training():
     """A link that the training itself fills: signs of life are late, and all count as lost."""
-    commit = RoundCommit(400, 3, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
+    commit = RoundCommit(400, (1.0, 1.0, 1.0), alone_first, PATIENCE, waits=True)
     now = 0.0
     for name in 'abc':
         commit.joined(name, now)
@@ -251,7 +251,7 @@ def test_devices_that_are_lost_whenever_they_train_together_do_not_stop_the_trai
             commit.reported(name, {'report': 'replicated', 'plan': list(commit.number),
                                    'tag': commit.committed}, now)
             commit.held[name] = {commit.committed: [0, 1, 2]}
-            for other in set('abc') - commit.alive - set(commit.left_out):
+            for other in set('abc') - commit.alive - set(commit.away.left_out):
                 commit.joined(other, now)
             if commit.phase is Phase.ENDING:
                 commit.reported(name, {'report': 'idle', 'plan': list(commit.number), 'error': '',
@@ -263,7 +263,7 @@ def test_devices_that_are_lost_whenever_they_train_together_do_not_stop_the_trai
 
 def silenced(held):
     """Return the decisions on three devices of a pipeline that have all gone silent."""
-    commit = RoundCommit(100, 3, (1.0, 1.0, 1.0), pipeline, PATIENCE, waits=True)
+    commit = RoundCommit(100, (1.0, 1.0, 1.0), pipeline, PATIENCE, waits=True)
     for name in 'abc':
         commit.joined(name, 0.0)
     commit.resume(0.0)
@@ -308,4 +308,4 @@ def test_what_a_silent_device_held_is_forgotten_when_it_ends():
     commit = silenced(HELD)
     commit.lost('b', 2.5)
     assert not commit.joined('b', 3.0)
-    assert commit.held['b'] == {} and commit.silent.keys() == {'a', 'c'}
+    assert commit.held['b'] == {} and commit.away.silent.keys() == {'a', 'c'}

@@ -136,7 +136,7 @@ def test_a_fleet_waits_for_who_has_the_data():
         return plan
 
     for waits, phase in ((True, Phase.PAUSED), (False, Phase.FAILED)):
-        commit = RoundCommit(9, 1, (1.0,), planner, 5.0, waits=waits)
+        commit = RoundCommit(9, (1.0,), planner, 5.0, waits=waits)
         for name in 'ab':
             commit.joined(name, 0.0)
         commit.resume(0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 import errno
+from functools import partial
 import hashlib
 import json
 from pathlib import Path
@@ -18,7 +19,7 @@ from fleets import cell
 import pytest
 from safetensors.torch import load_file
 import torch
-from training_fleet import difference, fixed, Slow, small_sgd, Threads
+from training_fleet import difference, fixed, Slow, small_sgd, Threads, wait_until
 from training_models import train_alone_drawing
 
 from intradp_ros.runtime.transport.sealed_stream import connect
@@ -31,6 +32,7 @@ from intradp_ros.systems.training.plan.prepared import prepare, Prepared
 from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.snapshots import pack
 from intradp_ros.systems.training.service import round_log, training_job
+from intradp_ros.systems.training.service import trainer as trainer_module
 from intradp_ros.systems.training.service.round_log import has_events, MetricsFile, TensorBoard
 from intradp_ros.systems.training.service.trainer import trainer_of, TrainingError
 from intradp_ros.systems.training.service.training_job import JobOptions, Progress, TrainingJob
@@ -162,8 +164,20 @@ def test_a_file_without_rounds_is_left_as_it_is(tmp_path: Path, resumed: bool) -
         assert 'holds no rounds' in metrics.trouble and path.read_text() == text
 
 
+class Clock:
+    """Time that passes when somebody lets it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def test_a_state_may_take_long_as_long_as_more_of_it_comes(
         prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(trainer_module, 'time', clock)
     graph, task, exchange = prepared.graph, prepared.task, Exchange('127.0.0.1')
     trainer = trainer_of(task, graph, fixed(len(graph.layers), task), 5.0, exchange,
                          lambda commit: None, None)
@@ -171,7 +185,7 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
     body = pack({0: {name: p.detach() for name, p in task.module.named_parameters()}})
     halts = threading.Event()
 
-    class Slow:
+    class Halting:
         def send(self, order: Mapping[str, Any]) -> None:
             if order['order'] == 'collect':
                 threading.Thread(target=self._give, args=(order['key'],), daemon=True).start()
@@ -179,23 +193,28 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
         def _give(self, key: str) -> None:
             stream = connect(exchange.place, b'', f'bring {key}')
             stream.send(len(body).to_bytes(8, 'little'))
-            for begin in range(0, len(body), piece := len(body) // 6):
-                time.sleep(0.25)
+            for end in range(piece := len(body) // 6, len(body) + piece, piece):
+                clock.now += 0.3
                 if halts.is_set():
+                    clock.now += 0.5
                     return
-                stream.send(body[begin:begin + piece])
+                stream.send(body[end - piece:end])
+                wait_until(partial(self._came, key, min(end, len(body))))
             trainer.events.put(('a', {'report': 'collected', 'key': key,
                                       'digest': hashlib.sha256(body).hexdigest()}))
 
+        def _came(self, key: str, count: int) -> bool:
+            return exchange.arrived(key) >= count
+
         def kill(self) -> None:
             raise NotImplementedError
-    trainer.add('a', Slow())
+    trainer.add('a', Halting())
     trainer.begin(1)
     trainer.commit.held['a'] = {0: list(range(len(graph.layers)))}
     assert len(trainer.collect(0.75, 0)) == len(list(task.module.parameters()))
     halts.set()
     trainer.commit.resume(0.0)
-    trainer.commit.number = trainer.commit.number._replace(epoch=9)
+    trainer.commit.course.number = trainer.commit.number._replace(epoch=9)
     with pytest.raises(TrainingError, match='a did not give its weights'):
         trainer.collect(0.75, 0)
 
@@ -203,6 +222,14 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
 def wild(number: int) -> float:
     """Return a rate with which weights are not numbers after round 13."""
     return 0.02 if number < 12 else 1e200
+
+
+class Unsaved(Slow):
+    """Data that take long until a file is there: it is saved before the last round."""
+
+    def take(self, samples: Sequence[int]) -> Any:
+        time.sleep(0.0 if self._slow.exists() else 0.05)
+        return self.data.take(samples)
 
 
 def after(task: TrainingTask, rounds: int) -> Any:
@@ -215,8 +242,9 @@ def test_a_training_that_diverges_ends_with_its_last_finite_state(
     """Weights of round 13 are huge, its loss is none; nothing finite is ever written over."""
     task = replace(prepared.task, schedule=wild)
     path = tmp_path / 'night.safetensors'
+    slow = replace(task, data=Unsaved(task.data, str(path))) if save_every else task
     with pytest.raises(TrainingError) as raised:
-        TrainingJob(replace(prepared, task=task), JobOptions(path, save_every),
+        TrainingJob(replace(prepared, task=slow), JobOptions(path, save_every),
                     make=Threads).run()
     said, found = str(raised.value), read_checkpoint(path)
     assert 'diverged: in round 13 the loss is nan' in said or 'in round 13 the loss is inf' in said
@@ -233,10 +261,10 @@ def test_a_training_that_diverges_ends_with_its_last_finite_state(
 def test_of_two_checkpoints_the_older_one_is_taken_where_the_newer_is_no_use(
         tmp_path: Path, prepared: Prepared) -> None:
     path = tmp_path / 'night.safetensors'
-    short = replace(prepared, task=replace(prepared.task, rounds=8))
-    assert TrainingJob(short, JobOptions(path, 5), make=Threads).run().done
-    older = read_checkpoint(previous_of(path)).round
-    assert read_checkpoint(path).round == 8 and 5 <= older < 8
+    for older, rounds in ((0, 5), (5, 8)):
+        short = replace(prepared, task=replace(prepared.task, rounds=rounds))
+        assert TrainingJob(short, JobOptions(path, resume=bool(older)), make=Threads).run().done
+    assert read_checkpoint(path).round == 8 and read_checkpoint(previous_of(path)).round == older
     path.write_bytes(path.read_bytes()[:-100])
     job = TrainingJob(prepared, JobOptions(path, resume=True), make=Threads)
     assert f'goes on from round {older} of {previous_of(path)}, since {path} ' in job.note

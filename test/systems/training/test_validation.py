@@ -19,9 +19,10 @@ from training_fleet import adam, difference, make_task, shuffled, Threads, train
 from training_models import train_alone_drawing
 
 from intradp_lab.training.one_process import OneProcess
+from intradp_ros.runtime.models.weight_file import module_state
 from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import best_of, read_checkpoint
-from intradp_ros.systems.training.layers.judgement import BestSoFar, judge
+from intradp_ros.systems.training.layers.judgement import best_weights, BestSoFar, judge
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.task_trial import try_task
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
@@ -42,7 +43,7 @@ def held_out(samples: int = 31, **changes: Any) -> TrainingTask:
     torch.manual_seed(5)
     check = TensorData((torch.randn(samples, 1, 8, 8, dtype=torch.float64),),
                        torch.randint(0, 10, (samples,)))
-    return replace(task, check=check, **{'validate_every': 3, **changes})
+    return replace(task, check=check, **{'validate_every': 3, 'best_by': 'accuracy', **changes})
 
 
 def check_validations(commit: RoundCommit, alone: OneProcess) -> None:
@@ -55,6 +56,12 @@ def check_validations(commit: RoundCommit, alone: OneProcess) -> None:
         assert found[number]['samples'] == 31
 
 
+def check_weights(found: Mapping[str, torch.Tensor], alone: OneProcess) -> None:
+    assert found
+    for name, value in found.items():
+        assert torch.allclose(value, alone.best[1][name], rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize('seed', range(3))
 def test_figures_are_those_of_one_process_and_change_no_weights(
         prepared: Prepared, seed: int) -> None:
@@ -65,8 +72,9 @@ def test_figures_are_those_of_one_process_and_change_no_weights(
     trainer, state = train(task, 'abc', shuffled(seed, len(graph.layers), task), faults,
                            graph=graph)
     check_validations(trainer.commit, alone)
-    assert BestSoFar.of(state).round == alone.best[0]
+    assert BestSoFar.of(state).round == alone.best[0] < task.rounds
     assert difference(state, alone) < 1e-10
+    check_weights(module_state(best_weights(state)), alone)
     plain = train_alone_drawing(replace(task, validate_every=0))
     assert alone.loss == plain.loss
 
@@ -88,8 +96,7 @@ def test_the_best_weights_are_kept_and_training_ends_early_as_in_one_process(
     assert difference(load_file(path), alone) < 1e-10
     best = read_checkpoint(best_of(path))
     assert best.round == alone.best[0]
-    for name, value in best.weights.items():
-        assert torch.allclose(value, alone.best[1][name], rtol=1e-10, atol=1e-12)
+    check_weights(best.weights, alone)
     lines = [json.loads(line) for line in (tmp_path / 'night.jsonl').read_text().splitlines()]
     assert len(lines) == last
     assert {line['round']: line['check_accuracy'] for line in lines if 'check_loss' in line} == {
@@ -108,7 +115,7 @@ def test_a_resumed_training_knows_what_was_best(tmp_path: Path, prepared: Prepar
     assert TrainingJob(short, JobOptions(path), make=Threads).run().round == 10
     found = TrainingJob(prepared, JobOptions(path, resume=True), make=Threads).run()
     assert found.done and found.best == alone.best[0]
-    assert read_checkpoint(best_of(path)).round == alone.best[0]
+    check_weights(read_checkpoint(best_of(path)).weights, alone)
     assert difference(load_file(path), alone) < 1e-10
 
 

@@ -10,7 +10,8 @@ Plain torch reads it: `p:` and `b:` before the names of the module's own state::
     state = {name[2:]: t for name, t in found.items() if name[:2] in ('p:', 'b:')}
     module.load_state_dict(state, strict=False)
 
-`o:NAME:KEY` are what the optimiser keeps of a parameter, `v:best` what validations found.
+`o:NAME:KEY` are what the optimiser keeps of a parameter, `v:best` what validations found, `w:`
+before `p:` or `b:` the best weights so far.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from intradp_ros.runtime.models.weight_file import (
     WeightsError,
 )
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
-from intradp_ros.systems.training.layers.judgement import BestSoFar
+from intradp_ros.systems.training.layers.judgement import BEST_WEIGHTS, BestSoFar
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.stage_optimiser import stage_optimiser
 
@@ -108,9 +109,12 @@ def not_finite(state: Mapping[str, torch.Tensor], module: nn.Module | None = Non
     and none of them where no module is given.
     """
     had = dict(module.named_buffers()) if module else {}
-    return next((name[2:] for name, tensor in state.items()
-                 if not _is_finite(tensor) and (name[:2] != 'b:' or (
-                     name[2:] in had and _is_finite(had[name[2:]])))), '')
+    for name, tensor in state.items():
+        kind, _, own = name.removeprefix(BEST_WEIGHTS).partition(':')
+        if not _is_finite(tensor) and (
+                kind != 'b' or own in had and _is_finite(had[own])):
+            return own
+    return ''
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

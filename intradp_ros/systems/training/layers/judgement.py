@@ -4,7 +4,8 @@
 """
 What trained weights are worth: their loss on samples that were never trained with.
 
-What is best so far travels with weights, as `v:best`: so it is known wherever training goes on.
+What is best so far travels with weights: as `v:best`, and the best weights themselves, `w:` before
+their names.  So whoever goes on with a training has them, and copies of layers are copies of both.
 """
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from intradp_ros.runtime.models.weight_file import module_state
 from intradp_ros.systems.training.base.structure import tensors_of
 from intradp_ros.systems.training.base.task import call, losses_of, TrainingTask
 
-#: The name of what is best so far in a state.
-BEST = 'v:best'
+#: The name of what is best so far in a state, and what the names of the best weights begin with.
+BEST, BEST_WEIGHTS = 'v:best', 'w:'
 #: What one must be better by, in parts of it: so that rounding decides nothing.
 _BETTER = 1e-6
 #: Why there may be no accuracy.
@@ -78,6 +79,11 @@ class BestSoFar:
             return BestSoFar()
         score, number, waited = state[BEST].tolist()
         return BestSoFar(score, int(number), int(waited))
+
+
+def best_weights(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the best weights so far that are part of a state, under the names that they had."""
+    return {name[2:]: tensor for name, tensor in state.items() if name.startswith(BEST_WEIGHTS)}
 
 
 def right_answers(outputs: Any, targets: Any) -> int | None:

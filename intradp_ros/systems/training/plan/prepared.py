@@ -162,16 +162,18 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     Raises
     ------
     TaskError
-        If the task cannot be trained, or other data lie on devices than it has.
+        If the task cannot be trained, or other data lie on devices than it has, or elsewhere.
     TableError
         If not even one sample fits into memory.
     DeviceError
         If there is no such device here.
 
     """
+    check_there(images or {}, topology, 'where data lie: ')
     kernels = open_device(device)
     step(f'loading {name}')
     task = load_task(name)
+    shares = _shares(images or {}, len(task.data))
     try_task(task)
     step('exporting the network in training mode')
     graph = capture(task)
@@ -183,7 +185,6 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     measured = cached_table(_digest(task, graph), here, lambda: measure_layers(
         here, layer_calls(graph, task, kernels), entering(graph, task, kernels),
         partial(stage_optimiser, task), task.batch if task.merges else largest, enough=largest))
-    shares = _shares(images or {}, len(task.data))
     table = with_targets(measured, sum(
         math.prod(value.shape) * value.dtype.itemsize for value in graph.interface.wanted))
     if not shares:
@@ -191,6 +192,13 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     release_memory()  # trying it took several times the network
     table = on_devices(table, {d.name: d.speed for d in topology.devices})
     return Prepared(name, task, graph, table, topology, shares, trial)
+
+
+def check_there(names: Iterable[str], topology: Topology, what: str) -> None:
+    """See that devices are those of a topology; TaskError if not."""
+    if others := sorted({*names} - {*topology.names}):
+        raise TaskError(f'{what}there is no device {", ".join(others)}; there are '
+                        f'{", ".join(topology.names)}')
 
 
 def read_images(texts: Iterable[str]) -> dict[str, float]:

@@ -63,7 +63,7 @@ def costs_of(task: TrainingTask, table: LayerTable, topology: Topology) -> Round
     largest = -(-task.grains // task.micro_batches)
     return RoundCosts(table, topology, min(task.batch, largest * task.grain), task.micro_batches,
                       task.grain, batch=task.batch, tags=TAGS,
-                      process=PROCESS + sum(table.weight_bytes),
+                      process=PROCESS + sum(table.weight_bytes), judged=bool(task.validate_every),
                       merges=task.merges and task.batch <= MOST_PASS)
 
 

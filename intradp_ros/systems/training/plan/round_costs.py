@@ -33,8 +33,9 @@ class RoundCosts:
     needed.  `merges`: devices that train the whole network may take a round in fewer passes.
 
     `tags` are the rounds of which devices keep snapshots (parameters, and what the optimiser
-    keeps): of their own layers, and where others train the rest, of a stage as large.  `process`
-    are the bytes of a process that trains, whatever its layers are.
+    keeps): of their own layers, and where others train the rest, of a stage as large.  Where
+    weights are `judged`, the best ones go with each snapshot.  `process` are the bytes of a
+    process that trains, whatever its layers are.
 
     Raises
     ------
@@ -53,6 +54,7 @@ class RoundCosts:
     tags: int = 0
     process: float = 0.0
     merges: bool = False
+    judged: bool = False
 
     def __post_init__(self) -> None:
         """Check the figures."""
@@ -207,12 +209,15 @@ class RoundCosts:
     def fixed_bytes(self, first: int, last: int) -> float:
         """Return the bytes of a process, parameters, gradients, optimiser and snapshots."""
         trained = float(self._bytes[0, last] - self._bytes[0, first])
-        kept = self.tags * (1 if last - first == self.layers else 2)
-        return self.process + trained + kept * (trained - self.weights(first, last))
+        weights, kept = self.weights(first, last), self.tags * (
+            1 if last - first == self.layers else 2)
+        best = self.judged * weights
+        return self.process + trained + best + kept * (trained - weights + best)
 
     def state_bytes(self, layer: int) -> float:
-        """Return what moves with a layer: parameters, and what the optimiser keeps."""
-        return self.table.weight_bytes[layer] + self.table.optimiser_bytes[layer]
+        """Return what moves with a layer: parameters, best ones, and what the optimiser keeps."""
+        return (1 + self.judged) * self.table.weight_bytes[layer] + \
+            self.table.optimiser_bytes[layer]
 
     def copies_bytes(self) -> float:
         """Return what copies of all layers take: those of `tags` rounds, and one on the way."""

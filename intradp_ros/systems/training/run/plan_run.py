@@ -4,19 +4,16 @@
 """A plan on one device: it meets the others, takes its layers, runs rounds and copies them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
 import math
-import threading
+import operator
 import time
 from typing import Any
 
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.profiling.machine import release_memory, trim_heap
-from intradp_ros.split.kernel_device import KernelDevice
+from intradp_ros.profiling.machine import release_memory
 from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors
 from intradp_ros.systems.training.base.task import (
@@ -26,60 +23,26 @@ from intradp_ros.systems.training.base.task import (
     TrainingTask,
 )
 from intradp_ros.systems.training.layers.judgement import BEST, BestSoFar, NO_CLASSES
-from intradp_ros.systems.training.layers.layer_graph import LayerGraph, MOST_VALUES, Value
+from intradp_ros.systems.training.layers.layer_graph import MOST_VALUES, Value
 from intradp_ros.systems.training.plan.sample_moves import homes_of, sample_moves
 from intradp_ros.systems.training.plan.stage_actions import Action, device_actions, fan_out, Part
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.run.layer_traffic import LayerTraffic, TrainingDevice
 from intradp_ros.systems.training.run.round_groups import GroupError, join_group, RoundGroup
-from intradp_ros.systems.training.run.snapshots import (
-    backups,
-    Move,
-    pack,
-    pieces_of,
-    Snapshots,
-    TOGETHER,
-    TornError,
-    TRAINER,
-    unpack,
-)
+from intradp_ros.systems.training.run.snapshots import Move, pieces_of, TOGETHER
 from intradp_ros.systems.training.run.stage_runner import squares, StageRunner, state_of
 from intradp_ros.systems.training.run.validation import Validation
-from intradp_ros.systems.training.run.ways import WorkerWays
-from intradp_ros.systems.training.run.worker_settings import Settings
 
-Report = Callable[[dict[str, Any]], None]
 #: Receives that are begun ahead of the action that needs them.
 AHEAD = 2
 #: Rounds by which waits are longer than the time-out: what is waited for may be computed first.
 WAITING_ROUNDS = 2
-#: Bytes of a snapshot that are sent at once: each wait is for one such piece.
-PIECE = 1 << 18
 #: Bytes of a target of a pass from one device.
 MOST_TARGETS = 1 << 31
-#: How a plan ends where nothing failed: these weights are the best so far, which the trainer has
-#: not; or no better ones have come for as long as the task waits for them.
-IMPROVED, SETTLED = 'improved', 'settled'
+#: How a plan ends where no better weights have come for as long as the task waits for them.
+SETTLED = 'settled'
 #: Seconds from which on a device has waited for what it receives.
 WAITED = 0.5e-3
-
-
-@dataclass
-class TrainingDevice:
-    """
-    What a device brings to every plan: its name, its task, what it holds, its ways to others.
-
-    `before` is called before every action with round and action; stages compute on `kernels`.
-    """
-
-    name: str
-    task: TrainingTask
-    graph: LayerGraph
-    settings: Settings
-    ways: WorkerWays
-    report: Report
-    before: Callable[[int, Action], None]
-    kernels: KernelDevice
-    snapshots: Snapshots = field(default_factory=Snapshots)
 
 
 class DivergedError(RuntimeError):
@@ -108,24 +71,18 @@ class PlanRun:
             plan.stages[place]
         self._actions = device_actions(plan, device.name)
         self._groups: list[RoundGroup] = []
-        self._copy: threading.Thread | None = None
-        self._copied: list[BaseException | int] = []
-        self._due = self._copying = False  # the same on all devices
         self._samples: list[int] = []
         self._own: dict[int, int] = {}
         self._own_rows: tuple[Tensors, Tensors] = ((), ())
-        self._loss, self._counted, self._rows = 0.0, 0.0, 0
+        self._sums: tuple[float, ...] = (0.0, 0.0, 0)  # losses, what samples count, samples
         self._clock, self._begun, self._steps = _Clock(), False, False
         self.fate = ''
-        self._saved: int | None = None
 
-    def begin(self, moved: list[Move], given: Mapping[int, str],
-              saved: int | None = None) -> None:
+    def begin(self, moved: list[Move], given: Mapping[int, str]) -> None:
         """
         Meet the others, move layers, and take the state of the tag.
 
-        `given` are the digests of the layers that come from the trainer, `saved` is the round of
-        the best weights that it has, None where it keeps none.
+        `given` are the digests of the layers that come from the trainer.
         """
         device, settings = self._device, self._device.settings
         device.snapshots.forget(after=self.round)
@@ -136,30 +93,18 @@ class PlanRun:
             self._groups.append(join_group(
                 device.ways, self._number, self._plan.participants, device.name,
                 self._part.devices, timeout, rate, purpose))
-        held = device.snapshots.kept.get(self.round, {})
-        received = [m for m in moved if m.target == device.name and m.source != TRAINER]
-        for layer in (k for m in moved if m.target == device.name and m.source == TRAINER
-                      for k in m.layers):
-            device.snapshots.put(self.round, layer, self._given(layer, given))
-        for move in moved:
-            if move.source == device.name:
-                self._check_held(move.layers)
-                for layers in self._pieces(move.layers):
-                    self._send_bytes(pack({k: held[k] for k in layers}), move.target)
+        self._traffic = LayerTraffic(device, self._plan, self._number, self._part, self._groups[1])
+        self._traffic.send(self.round, moved, given)
         stage = StageRunner(device.task, device.graph, self._part.first, self._part.last,
                             device.kernels)  # while bytes are in flight
-        for move in received:
-            for layers in self._pieces(move.layers):
-                for layer, state in unpack(self._receive_bytes(move.source), layers).items():
-                    device.snapshots.put(self.round, layer, state)
-        self._groups[1].settle()
+        self._traffic.receive(self.round, moved)
         if self.round and self._part.last:
             own = range(self._part.first, self._part.last)
-            self._check_held(own)
+            self._traffic.check_held(self.round, own)
             held = device.snapshots.kept[self.round]
             stage.restore({name: tensor for layer in own
                            for name, tensor in held[layer].items()})
-        self.stage, self._begun, self._saved = stage, True, saved
+        self.stage, self._begun = stage, True
         if device.task.validate_every:
             self._agree_on_best()
 
@@ -172,39 +117,12 @@ class PlanRun:
         self._groups[0].total(known)
         if known.any():
             self.stage.best = BestSoFar.of({BEST: known})
-        self._look_at_best()
+        self._settle()
 
-    def _look_at_best(self) -> None:
-        """Stop here where the trainer is to take these weights, or better ones do not come."""
-        best, saved = self.stage.best, self._saved
-        self.fate = SETTLED if best.ends(self._device.task) else \
-            IMPROVED if saved is not None and 0 < best.round == self.round != saved else ''
-        if self.fate:
-            self.stop_at = self.round
-
-    def _pieces(self, layers: Sequence[int]) -> list[list[int]]:
-        """Return layers in pieces that are packed at once: a copy of all would take as much."""
-        return pieces_of(layers, [self._device.graph.nbytes(k) for k in layers], TOGETHER)
-
-    def _check_held(self, layers: Sequence[int]) -> None:
-        """See that what the trainer believes to be here is here; else it learns what is."""
-        held = self._device.snapshots.kept.get(self.round, {})
-        if missing := [layer for layer in layers if layer not in held]:
-            raise GroupError(f'layers {missing} of round {self.round} are not held here')
-
-    def _given(self, layer: int, given: Mapping[int, str]) -> dict[str, torch.Tensor]:
-        """Return a layer of the trainer's checkpoint."""
-        try:
-            return unpack(self._device.ways.given(self.round, layer, self._most_bytes(),
-                                                  given[layer]), [0])[0]
-        except (KeyError, OSError, ValueError) as error:
-            raise GroupError(f'layer {layer} of the checkpoint did not come: '
-                             f'{str(error).splitlines()[0]:.200}') from None
-
-    def _most_bytes(self) -> int:
-        """Return the most bytes that a snapshot may have: of an optimiser, and headers."""
-        sizes = sum(self._device.graph.nbytes(k) for k in range(len(self._device.graph.layers)))
-        return 8 * sizes + (1 << 24)
+    def _settle(self) -> None:
+        """Stop here where better weights have not come for long enough."""
+        if self.stage.best.ends(self._device.task):
+            self.fate, self.stop_at = SETTLED, self.round
 
     def play(self) -> None:
         """
@@ -219,8 +137,7 @@ class PlanRun:
         begun = time.monotonic()
         task = self._device.task
         self._samples = samples_of(task.seed, len(task.data), task.batch, self.round)
-        self._loss, self._counted, self._rows = 0.0, 0.0, 0
-        self._clock = _Clock()
+        self._sums, self._clock = (0.0, 0.0, 0), _Clock()
         self.stage.begin()
         coming: dict[Action, list[tuple[Part, list[tuple[torch.Tensor, Any]]]]] = {}
         for k, action in enumerate(self._actions):
@@ -248,18 +165,18 @@ class PlanRun:
         if task.validates(self.round):
             judged = Validation(self._device.name, self._plan, self._groups[0], self.stage,
                                 self._taking).run(self.round, self._device.before)
-            self.stage.best = self.stage.best.after(_score(task, judged), self.round + 1)
+            self.stage.judge(_score(task, judged), self.round + 1)
         self.round, self._steps = self.round + 1, False
         self._device.report({'report': 'round', 'plan': self._number, 'round': self.round - 1,
                              **figures, 'seconds': seconds, 'validation': judged})
         if judged is not None:
-            self._look_at_best()
-        self._due = self._due or self.round % self._device.settings.every == 0
-        if self._due and not self._copying and self.round < min(self._device.task.rounds,
-                                                                self.stop_at):
-            self._due = False
-            self._copied_before()
-            self._snapshot()
+            self._settle()
+        traffic = self._traffic
+        traffic.due |= self.round % self._device.settings.every == 0
+        if traffic.due and not traffic.copying and self.round < min(task.rounds, self.stop_at):
+            traffic.due = False
+            self._keep()
+            traffic.copy(self.round, self.stage.best.round)
 
     def _cut(self, action: Action) -> tuple[Value, ...]:
         """Return what an action receives: values that enter, or gradients of what left."""
@@ -465,9 +382,8 @@ class PlanRun:
         with self._taking('F', len(self._rows_of(grains))):
             outputs = self.stage.forward(self.round, number, grains, entering)
             if last:
-                loss, counted = self.stage.lose(self.round, number, targets)
-                self._loss, self._counted = self._loss + loss, self._counted + counted
-                self._rows += len(targets[0])
+                found = (*self.stage.lose(self.round, number, targets), len(targets[0]))
+                self._sums = tuple(map(operator.add, self._sums, found))
         self._send(Action('F', number), outputs)
 
     def _backward(self, number: int, begun: list[Any]) -> None:
@@ -498,10 +414,10 @@ class PlanRun:
 
         def square() -> float:
             return sum(map(squares, self.stage.gradients())) if speaks else 0.0
-        copied = self._copied[-1:]  # the newest that is over
-        failed = bool(copied) and not isinstance(copied[0], int)
-        total = torch.tensor([0.0 if hooks else square(), self._loss, self._counted, self._rows,
-                              float(self.leaving), float(self._copies()), float(failed)],
+        copied = self._traffic.newest
+        total = torch.tensor([0.0 if hooks else square(), *self._sums,
+                              float(self.leaving), float(self._traffic.running),
+                              float(copied is None)],
                              dtype=torch.float64)
         group.total(total)
         counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
@@ -512,10 +428,9 @@ class PlanRun:
             norm = float(found) ** 0.5
         if total[4]:  # all of them see it in this round
             self.stop_at = self.round + 1
-        self._copying = bool(total[5])
+        self._traffic.copying = bool(total[5])
         if not total[5] and not total[6]:  # all of them have it: none goes back further
-            self._device.snapshots.forget(before=next(
-                (tag for tag in copied if isinstance(tag, int)), 0))
+            self._device.snapshots.forget(before=copied or 0)
         self._clock.idle()
         return {'norm': norm, 'loss': float(total[1]) / counted, 'samples': int(total[3])}
 
@@ -566,87 +481,15 @@ class PlanRun:
                 table[grain] = row
         return rows
 
-    def _snapshot(self) -> None:
-        """Keep a copy of this stage, and exchange copies in the background."""
-        device, tag = self._device, self.round
-        self._keep()
-        targets = backups(self._plan)
-        own, sources = targets.get(device.name), [a for a, b in targets.items()
-                                                  if b == device.name]
-        if own is None and not sources:
-            self._copied.append(tag)
-            device.report({'report': 'replicated', 'plan': self._number, 'tag': tag})
-            return
-
-        def exchange() -> None:
-            try:
-                mine = [] if own is None else self._pieces(
-                    range(self._part.first, self._part.last))
-                theirs = [(source, layers) for source in sources
-                          for stage in self._plan.stages if source in stage.devices
-                          for layers in self._pieces(range(stage.first, stage.last))]
-                # Each sends a piece before it waits for one: so nobody waits for all others.
-                for sent, came in zip_longest(mine, theirs):
-                    if sent is not None and own is not None:
-                        self._send_bytes(pack({k: device.snapshots.kept[tag][k] for k in sent}),
-                                         own)
-                    if came is not None:
-                        source, layers = came
-                        for layer, state in unpack(self._receive_bytes(source), layers).items():
-                            device.snapshots.put(tag, layer, state)
-                    self._groups[1].settle()
-                trim_heap()
-                self._copied.append(tag)
-                device.report({'report': 'replicated', 'plan': self._number, 'tag': tag})
-            except (GroupError, TornError, KeyError) as error:
-                self._copied.append(error)
-            except Exception as error:  # noqa: BLE001 - memory is used up, say: the plan ends
-                self._copied.append(GroupError(f'no copy: {type(error).__name__}: {error}'))
-
-        self._copy = threading.Thread(target=exchange, daemon=True)
-        self._copy.start()
-
     def _keep(self) -> None:
         state = self.stage.state()
         for layer in range(self._part.first, self._part.last):
             self._device.snapshots.put(self.round, layer,
                                         state_of(self._device.graph, [layer], state))
 
-    def _copies(self) -> bool:
-        """Whether copies are on their way: over a slow link they take longer than some rounds."""
-        return self._copy is not None and self._copy.is_alive()
-
-    def _copied_before(self) -> None:
-        """See that the copies of the tag before have come."""
-        if self._copy is not None:
-            self._copy.join()
-            failed = [one for one in self._copied if isinstance(one, GroupError | TornError)]
-            if failed:
-                raise failed[0]
-
-    def _send_bytes(self, data: bytes, target: str) -> None:
-        group = self._groups[1]
-        group.send(torch.tensor([len(data)]), target, 1)
-        for piece in torch.split(torch.frombuffer(bytearray(data), dtype=torch.uint8), PIECE):
-            group.send(piece, target, 2)
-
-    def _receive_bytes(self, source: str) -> bytes:
-        group = self._groups[1]
-        size, work = group.receive((1,), torch.int64, source, 1)
-        group.wait(work, source)
-        if not 32 <= int(size) <= self._most_bytes():
-            raise TornError(f'{source} offers a snapshot of {int(size)} bytes')
-        data = bytearray()
-        while left := int(size) - len(data):
-            piece, work = group.receive((min(left, PIECE),), torch.uint8, source, 2)
-            group.wait(work, source)
-            data += piece.numpy().tobytes()
-        return bytes(data)
-
     def finish(self) -> None:
         """Keep the state where the plan ends; copies that take long are of no use any more."""
-        if self._copy is not None:
-            self._copy.join(self._device.settings.timeout)
+        self._traffic.join(self._device.settings.timeout)
         self._keep()
 
     def keep(self) -> None:
@@ -661,8 +504,8 @@ class PlanRun:
 
     def close(self) -> None:
         """Wait for the end of what is copied; its waits have ends."""
-        if self._copy is not None:
-            self._copy.join()
+        if self._begun:
+            self._traffic.join()
 
 
 def _score(task: TrainingTask, judged: Mapping[str, Any]) -> float:

@@ -5,7 +5,7 @@
 One stage on one device: its layers, their optimiser, and passes over grains with autograd.
 
 State has names: `p:` parameters, `b:` statistics of batch norm, `o:` what the optimiser keeps,
-`v:best` what validations found, which goes with the first layer.
+`v:best` what validations found, which goes with the first layer, `w:` the best weights so far.
 """
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.training.base.structure import rows_apart, Tensors
 from intradp_ros.systems.training.base.task import draw_seed, TaskError, TrainingTask
 from intradp_ros.systems.training.base.user_code import drawing, Watch
-from intradp_ros.systems.training.layers.judgement import BEST, BestSoFar, right_answers
+from intradp_ros.systems.training.layers.judgement import (
+    BEST,
+    BEST_WEIGHTS,
+    best_weights,
+    BestSoFar,
+    right_answers,
+)
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.loss_watch import check_read, readable_tensors
 from intradp_ros.systems.training.layers.parameter_hooks import ParameterHooks
@@ -71,7 +77,7 @@ class StageRunner:
         self._readable = readable_tensors(task, graph) if last == len(graph.layers) else {}
         self._kept: dict[int, _Kept] = {}
         self.statistics: dict[str, dict[int, torch.Tensor]] = {}
-        self.best = BestSoFar()
+        self.best, self._best = BestSoFar(), dict[str, torch.Tensor]()
 
     def _buffer(self, name: str) -> torch.Tensor:
         return self.module.get_buffer(name)
@@ -175,6 +181,12 @@ class StageRunner:
                 found[2] += -inf if right is None else right
         return found
 
+    def judge(self, score: float, number: int) -> None:
+        """Take the score of these weights, those before a round; the best ones are kept."""
+        self.best = self.best.after(score, number)
+        if self.best.round == number:
+            self._best = self._weights()
+
     def begin(self) -> None:
         """Begin a round, or begin it again: nothing is summed yet."""
         self._kept.clear()
@@ -231,19 +243,21 @@ class StageRunner:
             for buffer, part in zip(held, torch.split(folded, [b.numel() for b in held])):
                 buffer.copy_(part.view_as(buffer))
 
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {f'p:{name}': _copied(p) for name, p in self.parameters.items()} | {
+            f'b:{name}': _copied(b) for name, b in self.buffers.items()}
+
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of parameters, statistics and what the optimiser keeps, by name."""
-        def copied(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.detach().to('cpu', copy=True)
-        found = {f'p:{name}': copied(p) for name, p in self.parameters.items()}
-        found |= {f'b:{name}': copied(b) for name, b in self.buffers.items()}
+        found = self._weights()
         if self.task.validate_every:
-            found[BEST] = self.best.tensor
+            found |= {BEST: self.best.tensor,
+                      **{BEST_WEIGHTS + name: tensor for name, tensor in self._best.items()}}
         for name, parameter in self.parameters.items():
             kept = self.optimiser.state.get(parameter, {}) if self.optimiser else {}
             for key, value in kept.items():
                 if isinstance(value, torch.Tensor):
-                    found[f'o:{name}:{key}'] = copied(value)
+                    found[f'o:{name}:{key}'] = _copied(value)
                 elif value is not None:
                     raise TaskError(f'{type(self.optimiser).__name__} keeps {key} as '
                                     f'{type(value).__name__}: only tensors move between devices')
@@ -264,6 +278,7 @@ class StageRunner:
                 parameter.copy_(state[f'p:{name}'])
             for name, buffer in self.buffers.items():
                 buffer.copy_(state[f'b:{name}'])
+        self._best = best_weights(state)
         for name, parameter in self.parameters.items():
             own = {key.rpartition(':')[2]: value for key, value in state.items()
                    if key.startswith(f'o:{name}:')}
@@ -282,6 +297,10 @@ def squares(gradient: torch.Tensor) -> float:
     return sum((float(torch.dot(part, part)) for part in parts), 0.0)
 
 
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to('cpu', copy=True)
+
+
 def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Return a copy that lies in memory as the parameter: fused optimisers step by memory."""
     if value.shape != parameter.shape:
@@ -292,8 +311,9 @@ def _lying_as(parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:
     """Return the beginnings of the names of a layer's state."""
     one = graph.layers[layer]
-    return (*(f'p:{n}' for n in one.parameters), *(f'b:{n}' for n in one.buffers),
-            *(f'o:{n}:' for n in one.parameters), *([] if layer else [BEST]))
+    own = (*(f'p:{n}' for n in one.parameters), *(f'b:{n}' for n in one.buffers))
+    return (*own, *(BEST_WEIGHTS + name for name in own), *(f'o:{n}:' for n in one.parameters),
+            *([] if layer else [BEST]))
 
 
 def by_layer(graph: LayerGraph, state: State) -> dict[int, dict[str, torch.Tensor]]:

@@ -7,10 +7,9 @@ What trains on a device: takes orders, runs rounds of a plan, and reports.
 It is a process of its own (or a thread, in tests), so that the device's heartbeats never stall
 and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line::
 
-    plan       {plan: [term, epoch], tag, what, moves, given, best}   begin at a tag; the plan
+    plan       {plan: [term, epoch], tag, what, moves, given}   begin at a tag; the plan
                                                          before is dropped; given: digests of the
-                                                         trainer's; best: round of its best
-                                                         weights, null: it keeps none
+                                                         trainer's
     meet       {plan, label, key, value, port, place, device}   what another device says of itself
     committed  {tag}                                     no one rolls back behind this tag
     stop       {}                                        all leave the plan after one round
@@ -22,7 +21,7 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
     round {plan, round, loss, norm, samples, seconds, validation}
     idle  {plan, round, error, fate, peer, cut, held}    the plan has ended here, and why; fate:
                                                          failed here, or diverged everywhere;
-                                                         improved, settled (`plan_run.py`)
+                                                         settled (`plan_run.py`)
     meet   {plan, label, key, value, port, place}        where this device listens
     collected {key, digest}                              the state was brought
     joined {seat, held}                                  the orders of that trainer are taken
@@ -41,13 +40,9 @@ from intradp_ros.systems.training.base.task import described, TaskError, Trainin
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import parse_plan
+from intradp_ros.systems.training.run.layer_traffic import Report, TrainingDevice
 from intradp_ros.systems.training.run.meeting import Place
-from intradp_ros.systems.training.run.plan_run import (
-    DivergedError,
-    PlanRun,
-    Report,
-    TrainingDevice,
-)
+from intradp_ros.systems.training.run.plan_run import DivergedError, PlanRun
 from intradp_ros.systems.training.run.round_groups import GroupError
 from intradp_ros.systems.training.run.snapshots import Move, pack, TornError
 from intradp_ros.systems.training.run.ways import WorkerWays
@@ -143,8 +138,7 @@ class Worker:
         error, fate, peer, cut = '', '', '', list[str]()
         try:
             run.begin([Move(a, b, tuple(c)) for a, b, c in order['moves']],
-                      {int(layer): str(digest) for layer, digest in order['given'].items()},
-                      order['best'])
+                      {int(layer): str(digest) for layer, digest in order['given'].items()})
             device.report({'report': 'ready', 'plan': number})
             while run.round < run.stop_at:
                 self._hear()

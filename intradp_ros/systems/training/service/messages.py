@@ -99,10 +99,6 @@ def _validation(value: Any) -> dict[str, Any] | None:
         'seconds': _seconds(value['seconds'])}
 
 
-def _best(value: Any) -> int | None:
-    return None if value is None else _count(value)
-
-
 def _flag(value: Any) -> bool:
     return value is True
 
@@ -161,7 +157,7 @@ _REPORTS: Mapping[str, Fields] = {
 }
 _ORDERS: Mapping[str, Fields] = {
     'plan': {'plan': _plan, 'tag': _count, 'what': _training_plan, 'moves': _moves,
-             'given': _digests, 'best': _best},
+             'given': _digests},
     'meet': {**_MEET, 'device': _text},
     'committed': {'tag': _count},
     'stop': {},

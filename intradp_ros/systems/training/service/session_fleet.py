@@ -198,7 +198,8 @@ class SessionFleet:
     def _progress(self, commit: RoundCommit) -> None:
         self._look_whether_it_leads(time.monotonic())
         if commit.plan is None:
-            commit.term = max(commit.term, self._coordinator.id.term)
+            commit.course.number = PlanId(
+                max(commit.number.term, self._coordinator.id.term), commit.number.epoch)
         paused = commit.phase is Phase.PAUSED and commit.paused
         if paused != self._session.paused and commit.plan is not None:
             self._session = replace(self._session, paused=paused)

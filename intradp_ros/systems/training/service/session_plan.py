@@ -24,7 +24,7 @@ from intradp_ros.systems.training.plan.training_plan import (
     read_text,
 )
 
-FORMAT = 'training/1'
+FORMAT = 'training/2'
 MOST_DEVICES, MOST_TASK = 256, 1024
 
 

@@ -304,10 +304,9 @@ def trainer_of(task: TrainingTask, graph: LayerGraph, planner: Planner, timeout:
     (s), `waits` as in `RoundCommit`.
     """
     sizes = tuple(float(graph.nbytes(k)) for k in range(len(graph.layers)))
-    trainer = Trainer(RoundCommit(task.rounds, len(graph.layers), sizes, planner,
-                                  2 * timeout + 2, waits=waits,
-                                  best=0, validated=parts_of(task)), exchange, beats=True,
-                      progress=progress)
+    trainer = Trainer(
+        RoundCommit(task.rounds, sizes, planner, 2 * timeout + 2, waits, parts_of(task)),
+        exchange, beats=True, progress=progress)
     if base is not None:
         trainer.start_from(base.round, by_layer(graph, base.state))
     return trainer

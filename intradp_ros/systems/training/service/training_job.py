@@ -11,9 +11,10 @@ two rounds; then the state is saved, so that whatever happens afterwards, nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import enum
 from functools import partial
+from math import nan
 from pathlib import Path
 import statistics
 import time
@@ -33,7 +34,7 @@ from intradp_ros.systems.training.layers.checkpoint import (
     whole_state,
     write_checkpoint,
 )
-from intradp_ros.systems.training.layers.judgement import BestSoFar
+from intradp_ros.systems.training.layers.judgement import best_weights, BestSoFar
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.replanning import replanner
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan
@@ -172,6 +173,55 @@ def process_fleet(prepared: Prepared, planner: Planner, options: JobOptions,
                         options.logs, options.threads, base)
 
 
+class _SavedState:
+    """
+    What a job has in its file, or goes on from: `base`, and why (`note`).
+
+    `round` is that of the newest checkpoint, 0 where there is none; `tried` the last that was to
+    be saved, and `trouble` why it could not be, '' where it was.
+    """
+
+    def __init__(self, prepared: Prepared, options: JobOptions) -> None:
+        self._prepared, self._options = prepared, options
+        self.base: Checkpoint | None = None
+        self.state: Mapping[str, torch.Tensor] = {}
+        self.note = self.trouble = self.digest = ''
+        self._best, self._valid = 0, False  # what is in the files
+        if options.resume:
+            self.base, place, why = newest_checkpoint(options.checkpoint)
+            check_fits(self.base, prepared.task, prepared.graph)
+            self._valid = not why
+            self.note = f'goes on from round {self.base.round} of {place}' + (
+                f', since {why}' if why else '')
+        self.begun = self.round = self.tried = self.base.round if self.base else 0
+
+    def write(self, state: Mapping[str, torch.Tensor], number: int, loss: float,
+              loss_of: Callable[[int], float]) -> None:
+        """
+        Write a state, and the best weights in it if they are others than before.
+
+        `loss` is that of the last round, `loss_of` returns that of the best weights.
+        """
+        task, path, best = self._prepared.task, self._options.checkpoint, BestSoFar.of(state).round
+        made = Checkpoint(
+            whole_state(task, state), self._options.called or self._prepared.name, number,
+            task.seed, task.batch, loss, len(task.data), self._options.training)
+        if best != self._best and (weights := best_weights(state)):
+            write_checkpoint(best_of(path), replace(
+                made, state=whole_state(task, weights), round=best, loss=loss_of(best)))
+            self._best = best
+        self.digest = write_checkpoint(path, made, keep=self._valid or _is_checkpoint(path))
+        self.state, self.round, self._valid, self.trouble = state, number, True, ''
+
+    def __str__(self) -> str:
+        """Return what there is to go on from, '' if nothing is."""
+        if not self.digest and not self.base:
+            return ''
+        path = self._options.checkpoint
+        return f'; {path} has round {self.round}: resume from it' + (
+            f' ({before} has the one before)' if (before := previous_of(path)).exists() else '')
+
+
 class TrainingJob:
     """
     One training; `heard` takes its progress in the job's thread, at most once a turn of it.
@@ -183,11 +233,6 @@ class TrainingJob:
     TaskError
         If it is to resume from what is not a checkpoint of this task.
 
-    Attributes
-    ----------
-    note
-        What it resumes from, '' where it begins anew.
-
     """
 
     def __init__(self, prepared: Prepared, options: JobOptions,
@@ -196,40 +241,31 @@ class TrainingJob:
         self._prepared, self._options, self._heard = prepared, options, heard
         self._make = make
         self._wish, self._asked = Wish.TRAIN, False
-        self._from, self._saved_at, self._tried_at = 0, 0, 0
-        self._trouble = ''
-        self._digest = ''
+        self._saved = _SavedState(prepared, options)
         self._plans: list[tuple[int, TrainingPlan]] = []
-        self._joules, self._counted = 0.0, 0
+        self._joules, self._counted = 0.0, self._saved.begun
         self._round_joules: float | None = None
         self._begun = time.monotonic()
-        self._state: Mapping[str, torch.Tensor] = {}
         self._shown: tuple[object, ...] = ()
-        self._loss = float('nan')
+        self._loss = nan
         self._validation: Mapping[str, float | None] | None = None
         self._fleet: Fleet | None = None
         self._failed = 0
-        self._base: Checkpoint | None = None
-        self._best: Checkpoint | None = None  # that is to be written
-        self._valid = False  # what is in the file
         sinks: list[Sink] = [MetricsFile(options.metrics, options.resume)] \
             if options.metrics else []
         if options.tensorboard:
             sinks.append(TensorBoard(options.tensorboard))
         self._log = RoundLog(prepared.task, sinks)
-        self.note = ''
-        if options.resume:
-            self._base, place, why = newest_checkpoint(options.checkpoint)
-            check_fits(self._base, prepared.task, prepared.graph)
-            self._valid = not why
-            self.note = f'goes on from round {self._base.round} of {place}' + (
-                f', since {why}' if why else '')
-            self._from = self._saved_at = self._tried_at = self._counted = self._base.round
+
+    @property
+    def note(self) -> str:
+        """What it resumes from, '' where it begins anew."""
+        return self._saved.note
 
     @property
     def saved_round(self) -> int:
         """The round of the newest checkpoint, 0 where there is none."""
-        return self._saved_at
+        return self._saved.round
 
     @property
     def wish(self) -> Wish:
@@ -267,17 +303,13 @@ class TrainingJob:
         planner = steady(beginning(options.plan, replanner(
             prepared.task, prepared.table, prepared.topology, images=prepared.images)))
         try:
-            with self._make(prepared, planner, options, self._look, self._base) as fleet:
+            with self._make(prepared, planner, options, self._look, self._saved.base) as fleet:
                 try:
                     return self._train(fleet)
                 except TrainingError as error:
                     raise TrainingError(f'{error}{self._rescued(fleet.trainer)}') from error
         except TrainingError as error:
-            before = previous_of(options.checkpoint)
-            saved = f'; {options.checkpoint} has round {self._saved_at}: resume from it' \
-                if self._digest or options.resume else ''
-            saved += f' ({before} has the one before)' if saved and before.exists() else ''
-            raise TrainingError(f'{error}{saved}') from error
+            raise TrainingError(f'{error}{self._saved}') from error
 
     def _rescued(self, trainer: Trainer) -> str:
         """Save the newest finite state that devices hold where training failed; say what fails."""
@@ -285,7 +317,7 @@ class TrainingJob:
         if commit.phase is not Phase.FAILED:
             return ''
         for tag in commit.whole_tags():
-            if tag <= self._saved_at:
+            if tag <= self._saved.round:
                 break
             try:
                 state = trainer.collect(RESCUE, tag)
@@ -365,45 +397,36 @@ class TrainingJob:
         """
         prepared, begun = self._prepared, time.monotonic()
         assert self._fleet is not None
-        trainer, self._tried_at = self._fleet.trainer, number
+        saved, trainer = self._saved, self._fleet.trainer
+        saved.tried = number
         trainer.start_from(number, by_layer(prepared.graph, state))
-        trainer.commit.best = number  # where it is better than all before, it is here from now on
         while True:
             try:
                 self._write(state, number)
-                self._trouble = ''
                 return
             except OSError as error:
-                self._trouble = (f'{self._options.checkpoint} cannot be written: '
+                saved.trouble = (f'{self._options.checkpoint} cannot be written: '
                                  f'{error.strerror or error}')
             stops = self._wish is Wish.STOP
             if not done and not stops:
                 return
             if time.monotonic() - begun > (UNSAVED_STOP if stops else UNSAVED):
-                raise TrainingError(f'round {number} was reached, but {self._trouble}')
+                raise TrainingError(f'round {number} was reached, but {saved.trouble}')
             self._show(trainer.commit, 'saving', number)
             trainer.rest(ATTEMPT)
 
     def _write(self, state: Mapping[str, torch.Tensor], number: int) -> None:
-        task, prepared = self._prepared.task, self._prepared
-        path = self._options.checkpoint
-        made = Checkpoint(
-            whole_state(task, state), self._options.called or prepared.name, number, task.seed,
-            task.batch, self._loss, len(task.data), self._options.training)
-        if BestSoFar.of(state).round == number:
-            self._best = made
-        self._digest = write_checkpoint(path, made, keep=self._valid or _is_checkpoint(path))
-        if self._best is not None:
-            write_checkpoint(best_of(path), self._best)
-            self._best = None
-        self._state, self._saved_at, self._valid = state, number, True
+        assert self._fleet is not None
+        figures = self._fleet.trainer.commit.figures  # another trainer may have seen the best
+        self._saved.write(state, number, self._loss, lambda best: float(
+            figures.get(best - 1, {}).get('loss', nan)))
 
     def _look(self, commit: RoundCommit) -> None:
         """Follow the training: what is shown, and when it is to pause."""
         if commit.plan is None:
             if self._wish is Wish.STOP:
                 raise Stopped
-            self._show(commit, 'starting', self._from)
+            self._show(commit, 'starting', self._saved.begun)
             return
         self._log.follow(commit)
         if commit.phase is Phase.PAUSED:
@@ -427,7 +450,7 @@ class TrainingJob:
             state = 'saving'
         self._show(commit, state, commit.committed)
         every = self._options.save_every
-        due = every and commit.committed >= self._tried_at + every
+        due = every and commit.committed >= self._saved.tried + every
         if commit.phase in (Phase.TRAINING, Phase.ENDING) and not self._asked and (
                 due or self._wish is not Wish.TRAIN):
             self._asked = True
@@ -444,7 +467,7 @@ class TrainingJob:
         task = self._prepared.task
         lost = tuple(dict.fromkeys(
             name for recovery in commit.recoveries for name in recovery.lost))
-        trouble = self._trouble or self._log.trouble
+        trouble = self._saved.trouble or self._log.trouble
         progress = Progress(
             state, number, task.rounds, self._loss,
             task.batch / statistics.median(recent) if recent else 0.0,
@@ -457,11 +480,12 @@ class TrainingJob:
             self._heard(progress)
 
     def _outcome(self, commit: RoundCommit, done: bool) -> Outcome:
-        return Outcome(done, self._saved_at, self._from, dict(commit.figures), self._plans,
+        saved = self._saved
+        return Outcome(done, saved.round, saved.begun, dict(commit.figures), self._plans,
                        commit.recoveries, time.monotonic() - self._begun,
                        None if self._round_joules is None else self._joules,
-                       self._options.checkpoint, self._digest, self._state,
-                       BestSoFar.of(self._state).round)
+                       self._options.checkpoint, saved.digest, saved.state,
+                       BestSoFar.of(saved.state).round)
 
 
 def beginning(first: TrainingPlan | None, planner: Planner) -> Planner:
