@@ -230,6 +230,20 @@ def test_a_module_that_counts_is_refused() -> None:
         tried(task_of(Counting(*network())))
 
 
+def test_an_average_of_weights_that_a_hook_keeps_is_refused() -> None:
+    """It is the weights themselves until they move."""
+    module = network()
+    average = [p.detach().clone() for p in module.parameters()]
+
+    @torch.no_grad()
+    def hook(part: nn.Module, *given: Any) -> None:
+        for held, p in zip(average, part.parameters()):
+            held.lerp_(p, 0.1)
+    module.register_forward_hook(hook)
+    with pytest.raises(TaskError, match='an average of weights, be a buffer'):
+        tried(task_of(module))
+
+
 class _CountingLoss(nn.Module):
     def __init__(self) -> None:
         super().__init__()

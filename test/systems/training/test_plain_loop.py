@@ -440,6 +440,19 @@ def schedule_in_a_hook_of_the_step() -> TrainingTask:
     return task_of(network(), optimiser=optimiser)
 
 
+@refused('changes lr of its groups .* given as schedule=')
+def schedule_of_each_group() -> TrainingTask:
+    """Rates change after the steps that are tried, and each group has a function of its own."""
+    def optimiser(named: Any) -> torch.optim.Optimizer:
+        found = torch.optim.SGD([{'params': [p for _, p in named if p.dim() > 1]},
+                                 {'params': [p for _, p in named if p.dim() <= 1]}], lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            found, [lambda k: float(k >= 6), lambda k: 1.0])
+        found.register_step_post_hook(lambda *_: schedule.step())
+        return found
+    return task_of(network(), optimiser=optimiser)
+
+
 @refused("changes optimiser.'steps'. with each step")
 def optimiser_that_counts() -> TrainingTask:
     class Counting(torch.optim.SGD):

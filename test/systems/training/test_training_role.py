@@ -45,6 +45,7 @@ from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.run.exchange import stream_key
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
+from intradp_ros.systems.training.service import session_fleet
 from intradp_ros.systems.training.service.live_planner import TrainingPlanner
 from intradp_ros.systems.training.service.messages import read_order, read_report
 from intradp_ros.systems.training.service.role import (
@@ -317,7 +318,7 @@ def test_a_coordinator_that_was_cut_off_and_comes_back_goes_on(site: Site) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize('action', ['V0', 'V4', 'T1'])
 def test_a_validation_is_one_processs_though_a_device_and_the_coordinator_are_lost_in_it(
-        tmp_path: Path, action: str) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     """Figures, the best weights and the early end; each file has each round once."""
     task = make_task('small', adam, rounds=60)
     torch.manual_seed(2)
@@ -327,10 +328,12 @@ def test_a_validation_is_one_processs_though_a_device_and_the_coordinator_are_lo
     alone = train_alone_drawing(task)
     end, best, lost = len(alone.loss), alone.best[0], min(alone.check)
     assert lost < best < end < 60, 'there are better weights later, and it ends early'
+    monkeypatch.setattr(session_fleet, 'GATHERING', PATIENCE)
     site = Site(60, task, tmp_path)
     site.prepared.played(site.planner(('a', 'b', 'c'), None))  # compiles what plays
     try:
         first = site.lead('coordinator', 1, Job)
+        first.timeout = 30.0  # on a busy machine nobody is left out
         for name in 'abc':
             site.device(name)
         wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
@@ -364,7 +367,7 @@ def test_a_validation_is_one_processs_though_a_device_and_the_coordinator_are_lo
 
 @pytest.mark.parametrize('lost', ['c', pytest.param('coordinator', marks=pytest.mark.slow)])
 def test_best_weights_are_there_though_who_had_them_and_a_device_are_lost(
-        tmp_path: Path, lost: str) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
     """No later ones are better; what only copies have is lost with the coordinator."""
     task = make_task('small', adam, rounds=40)
     assert isinstance(task.data, TensorData)
@@ -373,10 +376,12 @@ def test_best_weights_are_there_though_who_had_them_and_a_device_are_lost(
     alone = train_alone_drawing(task)
     best = alone.best[0]
     assert 0 < best < 10, 'it is best long before the end'
+    monkeypatch.setattr(session_fleet, 'GATHERING', PATIENCE)
     site = Site(40, task, tmp_path)
     site.prepared.played(site.planner(('a', 'b', 'c'), None))  # compiles what plays
     try:
         first = site.lead('coordinator', 1, Job)
+        first.timeout = 30.0  # on a busy machine nobody is left out
         for name in 'abc':
             site.device(name)
         wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})

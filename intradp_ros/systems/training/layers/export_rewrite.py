@@ -140,7 +140,8 @@ def _check_written(into: fx.Node, later: set[fx.Node], learned: set[str],
     if origin.op == 'get_attr' and name in learned:
         raise TaskError(f'the module changes {name} in the forward pass, which is a parameter: '
                         'let a parametrization (torch.nn.utils.parametrize) make what is used of '
-                        'it (max_norm of an embedding cannot be used)')
+                        'it (max_norm of an embedding cannot be used), or keep what follows other '
+                        'weights, as a teacher does, in buffers')
     if origin is into or into in holds:
         return
     alike = [one for one in into.graph.nodes if _origin(one) is origin and one is not into]

@@ -25,6 +25,8 @@ from intradp_ros.systems.training.layers.trying import done
 Named = Sequence[tuple[str, nn.Parameter]]
 #: Parameters and numbers with which an optimiser is tried, and steps.
 _TRIED, _NUMBERS, _STEPS = 12, 1 << 20, 3
+#: What PyTorch's schedulers, by its version, set on the step of their optimiser.
+_SCHEDULED = ('_wrapped_by_lr_sched', '_with_counter')
 
 
 def try_optimiser(task: TrainingTask) -> None:
@@ -48,6 +50,9 @@ def try_optimiser(task: TrainingTask) -> None:
         raise TaskError(f'{type(whole).__name__} has a zero_grad() of its own, which is never '
                         'called: a gradient is new in each round, and None where no sample '
                         'reaches its parameter; let it do in step() what it does there')
+    if any(hasattr(whole.step, mark) for mark in _SCHEDULED):
+        raise TaskError(f'{type(whole).__name__} has a scheduler of PyTorch, which changes lr of '
+                        'its groups when it steps: rates by round are given as schedule=...')
     held = [p for group in whole.param_groups for p in group['params']]
     if without := [name for name, p in named if not any(p is one for one in held)]:
         raise TaskError(f'the optimiser leaves out {", ".join(without[:3])}: let it step all '

@@ -98,15 +98,7 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
             break
         buffers = {name: b.clone() for name, b in module.named_buffers()}
         theirs = _plain(task, graph, module, samples, inputs, targets, not number)
-        after = remembered(module=module, loss=task.loss, hooks=_all_hooks(task))
-        if before and (changed := changed_between(before, after)):
-            raise TaskError(
-                f'{changed} changes with each pass: what the module, the loss and hooks remember '
-                'besides parameters and buffers is not trained with, and is not the same on all '
-                'devices. Let a count be a buffer of the module (register_buffer), and let the '
-                'module return what the loss needs; it must not count calls in Python. A norm '
-                'in the loss takes track_running_stats=False, a network that is only asked '
-                '.eval()')
+        after = _remembered(task, module, before)
         if stale := sorted(name for name, value in assigned_tensors(module).items()
                            if name in constants and value is not constants[name]):
             raise TaskError(f'the module assigns {stale[0]} in the forward pass and reads what '
@@ -123,6 +115,12 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
         before = after
     for one in later:
         _compare(one[4], _exported(task, graph, export, *one[1:4]), task, one[0])
+    with torch.no_grad():
+        for p in module.parameters():  # as a step does: an average of weights moves, too
+            if p.requires_grad:
+                p += 1e-6 + 1e-3 * p.abs().mean()
+    _plain(task, graph, module, samples, inputs, targets, False)
+    _remembered(task, module, before)
     if not reached:
         raise TaskError('the loss depends on no parameter that is to be trained, for none of '
                         f'{tried} samples from all of the data: look at what has '
@@ -133,6 +131,21 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
                               if not p.requires_grad),
                  tuple(name for name, _ in trained_parameters(task) if name not in reached),
                  tuple(hooks.names), median(reading) if reading else 0.0)
+
+
+def _remembered(task: TrainingTask, module: nn.Module, before: Mapping[str, str],
+                ) -> dict[str, str]:
+    """Return what the task's code remembers after a pass; TaskError if it did not before."""
+    after = remembered(module=module, loss=task.loss, hooks=_all_hooks(task))
+    if before and (changed := changed_between(before, after)):
+        raise TaskError(
+            f'{changed} changes with each pass: what the module, the loss and hooks remember '
+            'besides parameters and buffers is not trained with, and is not the same on all '
+            'devices. Let a count, or an average of weights, be a buffer of the module '
+            '(register_buffer), and let the module return what the loss needs; it must not count '
+            'calls in Python. A norm in the loss takes track_running_stats=False, a network that '
+            'is only asked .eval()')
+    return after
 
 
 def _pieces(task: TrainingTask,

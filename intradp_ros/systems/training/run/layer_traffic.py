@@ -27,6 +27,7 @@ from intradp_ros.systems.training.plan.training_plan import TrainingPlan, Traini
 from intradp_ros.systems.training.run.round_groups import GroupError, RoundGroup
 from intradp_ros.systems.training.run.snapshots import (
     backups,
+    most_bytes,
     Move,
     pack,
     pieces_of,
@@ -76,6 +77,7 @@ class LayerTraffic:
                  part: TrainingStage, group: RoundGroup) -> None:
         self._device, self._plan, self._number, self._part = device, plan, number, part
         self._group = group
+        self._sizes = [device.graph.nbytes(k) for k in range(len(device.graph.layers))]
         self._copy: threading.Thread | None = None
         self._copied: list[Exception | int] = []
         self._last = (0, 0)  # the tag of the last copies, and the round of their best weights
@@ -186,21 +188,16 @@ class LayerTraffic:
 
     def _pieces(self, layers: Sequence[int]) -> list[list[int]]:
         """Return layers in pieces that are packed at once: a copy of all would take as much."""
-        return pieces_of(layers, [self._device.graph.nbytes(k) for k in layers], TOGETHER)
+        return pieces_of(layers, [self._sizes[k] for k in layers], TOGETHER)
 
     def _given(self, tag: int, layer: int, given: Mapping[int, str]) -> dict[str, torch.Tensor]:
         """Return a layer of the trainer's checkpoint."""
         try:
-            return unpack(self._device.ways.given(tag, layer, self._most_bytes(),
+            return unpack(self._device.ways.given(tag, layer, most_bytes(self._sizes),
                                                   given[layer]), [0])[0]
         except (KeyError, OSError, ValueError) as error:
             raise GroupError(f'layer {layer} of the checkpoint did not come: '
                              f'{str(error).splitlines()[0]:.200}') from None
-
-    def _most_bytes(self) -> int:
-        """Return the most bytes that a snapshot may have: of an optimiser, and headers."""
-        sizes = sum(self._device.graph.nbytes(k) for k in range(len(self._device.graph.layers)))
-        return 8 * sizes + (1 << 24)
 
     def _send_bytes(self, data: bytes, target: str) -> None:
         group = self._group
@@ -212,7 +209,7 @@ class LayerTraffic:
         group = self._group
         size, work = group.receive((1,), torch.int64, source, 1)
         group.wait(work, source)
-        if not 32 <= int(size) <= self._most_bytes():
+        if not 32 <= int(size) <= most_bytes(self._sizes):
             raise TornError(f'{source} offers a snapshot of {int(size)} bytes')
         data = bytearray()
         while left := int(size) - len(data):

@@ -68,6 +68,11 @@ def pieces_of(all_of: Sequence[Piece], sizes: Sequence[int | float], most: float
     return found
 
 
+def most_bytes(sizes: Sequence[float]) -> int:
+    """Return the most bytes that layers may have when packed: of an optimiser, and headers."""
+    return int(8 * sum(sizes)) + (1 << 24)
+
+
 def pack(layers: Mapping[int, Mapping[str, torch.Tensor]]) -> bytes:
     """Return layers as bytes that `unpack` reads: a digest, then safetensors."""
     body = safetensors.save({f'{layer}/{name}': tensor.contiguous()

@@ -67,7 +67,8 @@ class StageRunner:
         names = [name for layer in layers for name in layer.parameters]
         own = dict(self.module.named_parameters(remove_duplicate=False))
         self.parameters = {name: own[name] for name in names if own[name].requires_grad}
-        self.buffers = {name: self._buffer(name) for layer in layers for name in layer.buffers}
+        self.buffers = {name: self.module.get_buffer(name)
+                        for layer in layers for name in layer.buffers}
         self.optimiser = stage_optimiser(task, [*self.parameters.items()]) \
             if self.parameters else None
         self._rates = [group.get('lr') for group in self.optimiser.param_groups] \
@@ -78,9 +79,6 @@ class StageRunner:
         self._kept: dict[int, _Kept] = {}
         self.statistics: dict[str, dict[int, torch.Tensor]] = {}
         self.best, self._best = BestSoFar(), dict[str, torch.Tensor]()
-
-    def _buffer(self, name: str) -> torch.Tensor:
-        return self.module.get_buffer(name)
 
     def forward(self, round: int, micro_batch: int, grains: range,  # noqa: A002
                 inputs: Tensors) -> Tensors:

@@ -21,7 +21,14 @@ from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.training_plan import Planner
 from intradp_ros.systems.training.run.exchange import Exchange, given_key
-from intradp_ros.systems.training.run.snapshots import pack, pieces_of, TOGETHER, TRAINER, unpack
+from intradp_ros.systems.training.run.snapshots import (
+    most_bytes,
+    pack,
+    pieces_of,
+    TOGETHER,
+    TRAINER,
+    unpack,
+)
 from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.run.validation import parts_of
 from intradp_ros.systems.training.service.round_commit import Order, Phase, RoundCommit
@@ -210,16 +217,15 @@ class Trainer:
 
         """
         end = time.monotonic() + wait
-        while len(self.commit.alive) < devices:
-            self._turn()
-            self.progress(self.commit)
-            if self._ended:
+
+        def enough() -> bool:
+            if (there := len(self.commit.alive)) < devices and self._ended:
                 raise TrainingError(self.commit.why or f'the process of {self._ended[0]} ended '
                                     'before it was ready')
-            if time.monotonic() > end:
-                raise TrainingError(f'{len(self.commit.alive)} of {devices} devices came within '
-                                    f'{wait:.0f} s')
-        self.go_on()
+            if there < devices and time.monotonic() > end:
+                raise TrainingError(f'{there} of {devices} devices came within {wait:.0f} s')
+            return there >= devices
+        self.gather(enough)
 
     def collect(self, wait: float = 60.0, tag: int | None = None) -> dict[str, torch.Tensor]:
         """
@@ -245,7 +251,7 @@ class Trainer:
                   for piece in pieces_of(has, [commit.sizes[k] for k in has], TOGETHER)]
         for name, layers in pieces:
             key = f'collect/{commit.number.epoch}/{layers[0]}/{secrets.token_hex(8)}'
-            self.exchange.expect(key, self._most_bytes())
+            self.exchange.expect(key, most_bytes(commit.sizes))
             try:
                 body = self._collected(name, {'order': 'collect', 'key': key, 'tag': tag,
                                               'layers': layers}, wait)
@@ -282,10 +288,6 @@ class Trainer:
                     wait if device in self.commit.held else min(wait, PARTING)):
                 raise TrainingError(f'{device} did not give its weights' + (
                     ': what came in its name is not what it has' if brought == key else ''))
-
-    def _most_bytes(self) -> int:
-        """Return the most bytes that a state may have: with that of an optimiser, and headers."""
-        return int(8 * sum(self.commit.sizes)) + (1 << 24)
 
     def close(self) -> None:
         """End all workers."""
