@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -20,6 +21,16 @@ from torch.utils import _pytree as pytree
 Tensors = tuple[torch.Tensor, ...]
 #: Stands for a tensor among the leaves of a structure.
 _TENSOR = object()
+
+
+#: A tensor by itself: with tuples of tensors it is what most tasks have, and need no search.
+_ALONE = pytree.tree_structure(0)
+
+
+@lru_cache(maxsize=64)
+def _row_of(count: int) -> pytree.TreeSpec:
+    """Return the form of a tuple of so many tensors."""
+    return pytree.tree_structure((0,) * count)
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,10 @@ class Structure:
 
     def filled(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Return the structure with these tensors in it."""
+        if self.spec is _ALONE:
+            return tensors[0]
+        if self.spec is _row_of(len(tensors)):
+            return tuple(tensors)
         coming = iter(tensors)
         return pytree.tree_unflatten([next(coming) if leaf is _TENSOR else leaf
                                       for leaf in self.leaves], self.spec)
@@ -49,6 +64,10 @@ class Structure:
 
 def taken_apart(whole: Any) -> tuple[Tensors, Structure]:
     """Return the tensors of a structure, in order, and what is left of it."""
+    if isinstance(whole, torch.Tensor):
+        return (whole,), Structure(_ALONE, (_TENSOR,))
+    if type(whole) is tuple and all(isinstance(one, torch.Tensor) for one in whole):
+        return whole, Structure(_row_of(len(whole)), (_TENSOR,) * len(whole))
     while True:
         leaves, spec = pytree.tree_flatten(whole)
         new = {type(leaf) for leaf in leaves

@@ -30,7 +30,7 @@ from intradp_ros.systems.training.plan.training_plan import TrainingPlan, Traini
 from intradp_ros.systems.training.run.layer_traffic import LayerTraffic, TrainingDevice
 from intradp_ros.systems.training.run.round_groups import GroupError, join_group, RoundGroup
 from intradp_ros.systems.training.run.snapshots import Move, pieces_of, TOGETHER
-from intradp_ros.systems.training.run.stage_runner import squares, StageRunner, state_of
+from intradp_ros.systems.training.run.stage_runner import by_layer, squares, StageRunner
 from intradp_ros.systems.training.run.validation import Validation
 
 #: Receives that are begun ahead of the action that needs them.
@@ -413,26 +413,27 @@ class PlanRun:
         hooks = bool(self.stage.hooks.names)  # of any stage: they change the norm
 
         def square() -> float:
-            return sum(map(squares, self.stage.gradients())) if speaks else 0.0
+            return squares(self.stage.gradients()) if speaks else 0.0
         copied = self._traffic.newest
         total = torch.tensor([0.0 if hooks else square(), *self._sums,
                               float(self.leaving), float(self._traffic.running),
                               float(copied is None)],
                              dtype=torch.float64)
         group.total(total)
-        counted = float(total[2]) or 1.0  # where nothing counts, all sums are 0
+        squared, loss, counted, samples, leaving, copying, failed = total.tolist()
+        counted = counted or 1.0  # where nothing counts, all sums are 0
         self.stage.divide(self.round, counted)
-        norm = float(total[0]) ** 0.5 / counted
+        norm = squared ** 0.5 / counted
         if hooks:
             group.total(found := torch.tensor([square()], dtype=torch.float64))
             norm = float(found) ** 0.5
-        if total[4]:  # all of them see it in this round
+        if leaving:  # all of them see it in this round
             self.stop_at = self.round + 1
-        self._traffic.copying = bool(total[5])
-        if not total[5] and not total[6]:  # all of them have it: none goes back further
+        self._traffic.copying = bool(copying)
+        if not copying and not failed:  # all of them have it: none goes back further
             self._device.snapshots.forget(before=copied or 0)
         self._clock.idle()
-        return {'norm': norm, 'loss': float(total[1]) / counted, 'samples': int(total[3])}
+        return {'norm': norm, 'loss': loss / counted, 'samples': int(samples)}
 
     def _sum_in_group(self) -> None:
         """
@@ -482,10 +483,9 @@ class PlanRun:
         return rows
 
     def _keep(self) -> None:
-        state = self.stage.state()
-        for layer in range(self._part.first, self._part.last):
-            self._device.snapshots.put(self.round, layer,
-                                        state_of(self._device.graph, [layer], state))
+        for layer, state in by_layer(self._device.graph, self.stage.state(), range(
+                self._part.first, self._part.last)).items():
+            self._device.snapshots.put(self.round, layer, state)
 
     def finish(self) -> None:
         """Keep the state where the plan ends; copies that take long are of no use any more."""

@@ -286,13 +286,15 @@ class StageRunner:
                     for key, value in own.items()}
 
 
-def squares(gradient: torch.Tensor) -> float:
-    """Return the sum of the squares of a gradient, in about the precision of float64."""
-    flat = gradient.flatten()
-    if flat.dtype not in (torch.float32, torch.float64):
-        flat = flat.float()
-    parts = torch.split(flat, _DOT) if len(flat) > _DOT else (flat,)
-    return sum((float(torch.dot(part, part)) for part in parts), 0.0)
+def squares(gradients: Sequence[torch.Tensor]) -> float:
+    """Return the sum of the squares of gradients, in about the precision of float64."""
+    parts, found = [piece for g in gradients for piece in (
+        (g,) if g.numel() <= _DOT else torch.split(g.flatten(), _DOT))], 0.0
+    for dtype in dict.fromkeys(part.dtype for part in parts):
+        some = [part if dtype in (torch.float32, torch.float64) else part.float()
+                for part in parts if part.dtype == dtype]
+        found += float(torch.stack(torch._foreach_norm(some)).double().square().sum())
+    return found
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
@@ -314,14 +316,14 @@ def names_of(graph: LayerGraph, layer: int) -> tuple[str, ...]:
             *([] if layer else [BEST]))
 
 
-def by_layer(graph: LayerGraph, state: State) -> dict[int, dict[str, torch.Tensor]]:
-    """Return a whole state by layer."""
-    return {layer: state_of(graph, [layer], state) for layer in range(len(graph.layers))}
-
-
-def state_of(graph: LayerGraph, layers: Sequence[int], state: State) -> dict[str, torch.Tensor]:
-    """Return the part of a state that belongs to some layers."""
-    wanted = {name for layer in layers for name in names_of(graph, layer)}
-    return {key: value for key, value in state.items()
-            if key in wanted or key.startswith('o:') and key[:key.rfind(':') + 1] in wanted}
-
+def by_layer(graph: LayerGraph, state: State, layers: Sequence[int] | None = None,
+             ) -> dict[int, dict[str, torch.Tensor]]:
+    """Return what belongs to some layers in a state, by default to all, by layer."""
+    found: dict[int, dict[str, torch.Tensor]] = {
+        layer: {} for layer in (range(len(graph.layers)) if layers is None else layers)}
+    layer_of = {name: layer for layer in found for name in names_of(graph, layer)}
+    for key, value in state.items():
+        name = key[:key.rfind(':') + 1] if key.startswith('o:') else key
+        if name in layer_of:
+            found[layer_of[name]][key] = value
+    return found
