@@ -121,7 +121,7 @@ class Robot:
         self.socket.send(data[:len(data) - cut])
 
 
-def ask(gateway, ends, value=3, remaining=5.0):
+def ask(gateway, ends, value=3, remaining=60.0):
     gateway.submit(InferRequest('policy', {'image': np.full(4, value, np.uint8)}, remaining),
                    ends.append)
 
@@ -137,7 +137,7 @@ def test_a_robot_docks_computes_vanishes_in_silence_and_comes_back():
             assert end.fate is InferFate.IN_TIME and not lane.batches
             assert end.tensors['actions'].tolist() == [12.0] * 3
             robot.answers = False
-            ask(gateway, ends, remaining=60.0)
+            ask(gateway, ends)
             wait_for(lambda robot=robot: robot.batches)
             robot.silent = True
             wait_for(lambda: lane.batches)  # placed anew
