@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import math
 from typing import Any
 
-from intradp_ros.report.palette import colours, LANES
+from intradp_ros.report.palette import BLUE, colours, GREEN, LANES, ORANGE, PURPLE, RED
 from intradp_ros.report.spans import length
 
 Block = dict[str, Any]
@@ -150,13 +150,11 @@ def remarks(texts: Iterable[str]) -> Block | None:
 
 
 def line(caption: str, x: str, y: str, series: Mapping[str, Sequence[Point]], *,
-         cursor: float | None = None, dashed: Iterable[str] = (), marks: Iterable[str] = (),
-         known: Mapping[str, str] | None = None, **more: Any) -> Block | None:
+         cursor: float | None = None, dashed: Sequence[str] = ()) -> Block | None:
     """
     Return curves of points (x, y) by name.
 
     :param cursor: where on the x axis the view stands.
-    :param marks: names of those that are drawn as points only.
     """
     drawn = {name: [[p[0], p[1]] for p in points
                     if number(p[0]) is not None and number(p[1]) is not None]
@@ -164,10 +162,10 @@ def line(caption: str, x: str, y: str, series: Mapping[str, Sequence[Point]], *,
     drawn = {name: points for name, points in drawn.items() if points}
     if not drawn:
         return None
-    tint, dashes, dots = colours(drawn, known or {}), set(dashed), set(marks)
+    tint = colours(drawn, dict(zip(drawn, (BLUE, ORANGE, GREEN, PURPLE, RED))))
     return {'kind': 'line', 'caption': caption, 'x': x, 'y': y, 'cursor': cursor, 'series': [
-        {'name': cut(name, 60), 'points': points, 'colour': tint[name],
-         'dash': name in dashes, 'dots': name in dots} for name, points in drawn.items()], **more}
+        {'name': cut(name, 60), 'points': points, 'colour': tint[name], 'dash': name in dashed}
+        for name, points in drawn.items()]}
 
 
 def frames(caption: str, parts: Mapping[str, str], rows: Sequence[Mapping[str, Any]],

@@ -345,7 +345,7 @@ class Observed:
             machines.append(machine(said.get('site', address), 'site',
                                     WELL if site.well else OUT, [
                 f'{site.message}, for {_ago(now - site.since)}' if not site.well else '',
-                f'{said.get("executors", "")} executors' if said else '']))
+                f'executors: {said["executors"]}' if said else '']))
         return [section('map', 'Map', chart(machines, media))] if machines else []
 
     def _sharing(self, query: Mapping[str, str], now: float) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.report.operator_names import readable
-from intradp_ros.report.palette import BLUE, ORANGE, PURPLE
+from intradp_ros.report.palette import BLUE, PURPLE
 from intradp_ros.report.view.blocks import (
     bands,
     Block,
@@ -433,7 +433,7 @@ def _training(record: Recorded, report: Report, step: int) -> Sections:
             line('Loss', 'round', 'loss', {
                 'devices together': list(enumerate(loss, 1)),
                 'one process': list(enumerate(plain, 1))}, cursor=at + 1,
-                dashed=('one process',), known={'devices together': BLUE, 'one process': ORANGE}),
+                dashed=('one process',)),
             facts([('round', f'{at + 1} of {report["rounds"]}'),
                    ('loss', shown(loss[at], places=4)),
                    ('loss of one process', shown(plain[at], places=4)),

@@ -105,10 +105,7 @@ const draw = {
     const a = axes(width, 240, [Math.min(...xs), Math.max(...xs)],
       [Math.min(0, ...ys), Math.max(...ys) * 1.05 || 1], b.x, b.y);
     for (const s of b.series) {
-      if (s.dots) a.drawn.append(...s.points.map((p) => svg('circle',
-        {cx: a.x(p[0]), cy: a.y(p[1]), r: 3, fill: s.colour},
-        title(`${s.name}: ${round(p[1])}`))));
-      else a.drawn.append(svg('polyline', {fill: 'none', stroke: s.colour, 'stroke-width': 2,
+      a.drawn.append(svg('polyline', {fill: 'none', stroke: s.colour, 'stroke-width': 2,
         'stroke-dasharray': s.dash ? '5 4' : undefined,
         points: s.points.map((p) => `${a.x(p[0])},${a.y(p[1])}`).join(' ')}, title(s.name)));
     }
