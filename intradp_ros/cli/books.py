@@ -16,10 +16,7 @@ from intradp_ros.cli.subject import Subject
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.power.power_states import PowerStates
 from intradp_ros.profiling.machine import available_cores
-from intradp_ros.profiling.profile import (
-    JoinCost,
-    Profile,
-)
+from intradp_ros.profiling.profile import JoinCost, Profile
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.joins import joins_of
 from intradp_ros.schedule.schedule import Compute, ROBOT, Schedule, SERVER, Transfer
@@ -33,13 +30,7 @@ from intradp_ros.systems.sharing.judge.simulator import simulate, Simulation
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.pool import Aim, Candidate, Evaluator, front
 from intradp_ros.systems.sharing.session.rehearsal import lossy_difference
-from intradp_ros.systems.sharing.strategies import (
-    CUT,
-    DEADLINE,
-    LOCAL,
-    OFFLOAD,
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import CUT, DEADLINE, LOCAL, OFFLOAD, SHARED
 
 MODES = (LOCAL, OFFLOAD, CUT, SHARED)
 """Strategies that are run, and that every book has."""

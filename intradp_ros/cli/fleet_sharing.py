@@ -14,9 +14,7 @@ from intradp_ros.cluster.topology import Topology
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.strategies import (
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import SHARED
 
 _MBIT = 125e3
 

@@ -13,12 +13,7 @@ import statistics
 from typing import Any
 
 from intradp_ros.cli.arguments import add_renamed
-from intradp_ros.cli.language_model import (
-    add_device,
-    add_fleet,
-    add_model,
-    planned_model,
-)
+from intradp_ros.cli.language_model import add_device, add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.core.atomic_write import write_atomically

@@ -11,13 +11,7 @@ import threading
 
 from intradp_ros.cli.arguments import existing_file, number, whole
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.language_model import (
-    add_device,
-    add_drafts,
-    add_fleet,
-    add_model,
-    add_plan,
-)
+from intradp_ros.cli.language_model import add_device, add_drafts, add_fleet, add_model, add_plan
 from intradp_ros.cli.language_run import local_language
 from intradp_ros.cli.output import output
 from intradp_ros.core.extras import pip_install

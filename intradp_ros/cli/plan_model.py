@@ -33,12 +33,7 @@ from intradp_ros.cli.output import (
     table,
 )
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.cli.profile_arguments import (
-    imagined,
-    own_profile,
-    parsed_profile,
-    read_profile,
-)
+from intradp_ros.cli.profile_arguments import imagined, own_profile, parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD
 from intradp_ros.profiling.profile import Profile
@@ -47,10 +42,7 @@ from intradp_ros.report.front_plot import draw_front
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.plan_from_profiles import LATENCY, OBJECTIVES
-from intradp_ros.systems.sharing.strategies import (
-    DEADLINE,
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import DEADLINE, SHARED
 from intradp_ros.wire.codecs.names import LOSSY
 
 LONGEST_MS = 1e5  # of delay and overhead

@@ -16,9 +16,7 @@ from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.profiling.cache import cache_path, cached_profile, example_key
 from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.measure import measure_profile
-from intradp_ros.profiling.profile import (
-    Profile,
-)
+from intradp_ros.profiling.profile import Profile
 
 
 def own_profile(subject: Subject, out: Output, fresh: bool = False) -> Profile:

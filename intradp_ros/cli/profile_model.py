@@ -16,11 +16,7 @@ from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.transport_cost import with_transport_cost
 from intradp_ros.power.power_states import PowerStates
 from intradp_ros.profiling.cache import cache_path, example_key
-from intradp_ros.profiling.profile import (
-    CHUNK_BYTES,
-    OperatorTiming,
-    Profile,
-)
+from intradp_ros.profiling.profile import CHUNK_BYTES, OperatorTiming, Profile
 from intradp_ros.split.checks.flops import operator_flops
 
 DESCRIPTION = f"""\

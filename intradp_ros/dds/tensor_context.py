@@ -19,11 +19,7 @@ from rclpy.context import Context
 from rclpy.logging import get_logger
 
 from intradp_ros.dds.shared_memory_ports import unfinished_ports_problem
-from intradp_ros.dds.transport_profile import (
-    BUILTIN_VARIABLE,
-    local_environment,
-    Transport,
-)
+from intradp_ros.dds.transport_profile import BUILTIN_VARIABLE, local_environment, Transport
 
 _environment = threading.Lock()
 

@@ -16,13 +16,7 @@ from typing import Any
 import torch
 
 from intradp_ros.graph.arguments import arguments_of, type_of
-from intradp_ros.graph.operator_graph import (
-    Operator,
-    OperatorGraph,
-    ParameterRef,
-    Value,
-    ValueRef,
-)
+from intradp_ros.graph.operator_graph import Operator, OperatorGraph, ParameterRef, Value, ValueRef
 from intradp_ros.graph.rewrite import rebuild, unique_name
 
 Tensor = torch.Tensor

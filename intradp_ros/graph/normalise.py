@@ -8,11 +8,7 @@ from intradp_ros.graph.batch_norm import fold_batch_norms
 from intradp_ros.graph.constants import fold_constants
 from intradp_ros.graph.convolutions import name_convolutions
 from intradp_ros.graph.expansions import leave_out_expansions
-from intradp_ros.graph.no_operations import (
-    convert_by_dtype,
-    drop_no_operations,
-    reshape_views,
-)
+from intradp_ros.graph.no_operations import convert_by_dtype, drop_no_operations, reshape_views
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.pieces import separate_pieces
 from intradp_ros.graph.view_chains import shorten_view_chains

@@ -14,13 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.planning.planning_model import (
-    Flow,
-    Node,
-    PlanningModel,
-    SOURCE,
-    working_bytes,
-)
+from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE, working_bytes
 
 #: The paper's: what has less than this of all parameters may be merged.
 SMALL = 0.05

@@ -24,12 +24,7 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.codecs.names import NONE
 from intradp_ros.wire.codecs.patterns import Bytes
 from intradp_ros.wire.codecs.registry import available, CODECS, most_elements, NUMBERS
-from intradp_ros.wire.cutting import (
-    chunk_count,
-    chunk_extent,
-    chunk_size,
-    CODEC_NONE,
-)
+from intradp_ros.wire.cutting import chunk_count, chunk_extent, chunk_size, CODEC_NONE
 from intradp_ros.wire.dtypes import encode_dtype
 from intradp_ros.wire.frames import Chunk, MalformedFrameError
 from intradp_ros.wire.tensors import tensor_from_bytes

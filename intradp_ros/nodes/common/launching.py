@@ -20,11 +20,7 @@ from launch.actions import (
     SetEnvironmentVariable,
 )
 from launch.logging import get_logger
-from launch.substitutions import (
-    LaunchConfiguration,
-    PathJoinSubstitution,
-    TextSubstitution,
-)
+from launch.substitutions import LaunchConfiguration, PathJoinSubstitution, TextSubstitution
 from launch_ros.actions import LifecycleNode, PushRosNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare

@@ -13,12 +13,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from intradp_ros.core.shared_key import SharedKey
-from intradp_ros.nodes.common.call_seals import (
-    check_answer,
-    question_of,
-    seal_request,
-    SealError,
-)
+from intradp_ros.nodes.common.call_seals import check_answer, question_of, seal_request, SealError
 from intradp_ros.nodes.common.checked_calls import CheckedCalls
 
 #: Seconds after which a question for a challenge is asked again; between two looks for the node.

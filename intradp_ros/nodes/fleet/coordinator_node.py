@@ -20,12 +20,7 @@ from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.common.receiving import Receiver
-from intradp_ros.nodes.fleet.fleet_parameters import (
-    DEVICES_TOPIC,
-    FLEET,
-    FleetPlace,
-    STATE_TOPIC,
-)
+from intradp_ros.nodes.fleet.fleet_parameters import DEVICES_TOPIC, FLEET, FleetPlace, STATE_TOPIC
 from intradp_ros.nodes.fleet.fleet_silence import FleetSilence
 from intradp_ros.nodes.fleet.systems import coordinator_parameters, coordinator_part, SYSTEM
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator

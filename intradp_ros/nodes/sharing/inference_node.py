@@ -80,9 +80,7 @@ from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.stream import InferenceStream
-from intradp_ros.systems.sharing.strategies import (
-    LOCAL,
-)
+from intradp_ros.systems.sharing.strategies import LOCAL
 from intradp_ros.wire.frames import Stamp
 from intradp_ros.wire.rejections import Rejections
 

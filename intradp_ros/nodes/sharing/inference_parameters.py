@@ -15,12 +15,7 @@ from intradp_ros.nodes.sensors.intake import INTAKE
 from intradp_ros.nodes.sensors.perception import PERCEPTION
 from intradp_ros.nodes.sharing.weight_loading import WEIGHTS, WEIGHTS_FOLDER
 from intradp_ros.systems.sharing.session.stream import MAX_INFLIGHT
-from intradp_ros.systems.sharing.strategies import (
-    CUT,
-    LOCAL,
-    OFFLOAD,
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import CUT, LOCAL, OFFLOAD, SHARED
 
 MODES = (SHARED, LOCAL, OFFLOAD, CUT)
 MODE = Parameter('mode', 'shared', 'How inferences run; may be changed at any time.',

@@ -33,9 +33,7 @@ from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.trial_run import own_forward
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.nodes.common.key_parameter import open_key
-from intradp_ros.nodes.sharing.profile_publisher import (
-    profile_model,
-)
+from intradp_ros.nodes.sharing.profile_publisher import profile_model
 from intradp_ros.nodes.sharing.server_watch import ServerWatch
 from intradp_ros.power.meter import open_meter
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter

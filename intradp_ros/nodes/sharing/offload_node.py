@@ -32,11 +32,7 @@ from intradp_ros.nodes.sharing.profile_publisher import (
     PROFILE_TOPIC,
     ProfilePublisher,
 )
-from intradp_ros.nodes.sharing.weight_loading import (
-    weight_bytes,
-    WeightLoading,
-    WEIGHTS_FOLDER,
-)
+from intradp_ros.nodes.sharing.weight_loading import weight_bytes, WeightLoading, WEIGHTS_FOLDER
 from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import available_cores, prepare_process, settle_process

@@ -35,12 +35,7 @@ from intradp_ros.blobs.store import BlobPart, BlobStore, StoreFullError
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
-from intradp_ros.runtime.weights.frames import (
-    expected_piece,
-    fetch_frame,
-    new_session,
-    read_held,
-)
+from intradp_ros.runtime.weights.frames import expected_piece, fetch_frame, new_session, read_held
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, Frame, MalformedFrameError
 from intradp_ros.wire.sanitise import quoted

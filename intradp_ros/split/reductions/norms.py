@@ -16,11 +16,7 @@ import torch
 from intradp_ros.split.calls.site import follow, Rule, Site, Split
 from intradp_ros.split.local_operator import Kind
 from intradp_ros.split.reductions.draft import Draft, Reduction, summing_dtype
-from intradp_ros.split.reductions.moments import (
-    dim_records,
-    group_records,
-    merged,
-)
+from intradp_ros.split.reductions.moments import dim_records, group_records, merged
 from intradp_ros.split.reductions.own_operators import operator, target
 
 

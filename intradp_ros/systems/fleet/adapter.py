@@ -21,14 +21,7 @@ from enum import Enum
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.systems.fleet.partitioner import NothingFits, reference_scale
-from intradp_ros.systems.fleet.planner import (
-    FleetPlan,
-    FleetPlans,
-    judge,
-    OURS,
-    plan_fleet,
-    QUICK,
-)
+from intradp_ros.systems.fleet.planner import FleetPlan, FleetPlans, judge, OURS, plan_fleet, QUICK
 
 
 class Act(str, Enum):

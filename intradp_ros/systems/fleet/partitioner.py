@@ -20,11 +20,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.planning.estimate import (
-    Estimate,
-    estimate,
-    excess,
-)
+from intradp_ros.planning.estimate import Estimate, estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Scale, score
 

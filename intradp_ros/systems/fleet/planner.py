@@ -25,22 +25,12 @@ from intradp_ros.planning.held_memory import HeldMemory
 from intradp_ros.planning.packing import packings
 from intradp_ros.planning.placement_tasks import flow_name, placement_tasks
 from intradp_ros.planning.quality import Scale, score
-from intradp_ros.planning.transfer_order import (
-    fair_sharing,
-    order_transfers,
-    TransferOrder,
-    TRIES,
-)
+from intradp_ros.planning.transfer_order import fair_sharing, order_transfers, TransferOrder, TRIES
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
 from intradp_ros.schedule.stage_tasks import StageTasks
 from intradp_ros.systems.fleet.contention_free import slow_baselines
-from intradp_ros.systems.fleet.partitioner import (
-    KEPT,
-    NothingFits,
-    partition,
-    reference_scale,
-)
+from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits, partition, reference_scale
 
 #: What our plan is called among those of other planners.
 OURS = 'fleet'

@@ -24,12 +24,7 @@ from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.systems.sharing.book.catch_up_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, MAX_PATHS, Path
 from intradp_ros.systems.sharing.partition.partition import Partition
-from intradp_ros.systems.sharing.strategies import (
-    LOCAL,
-    SHARED,
-    STRATEGIES,
-    UNEVEN,
-)
+from intradp_ros.systems.sharing.strategies import LOCAL, SHARED, STRATEGIES, UNEVEN
 from intradp_ros.wire.codecs.names import LOSSY
 
 FORMAT = 'intradp-schedule-book/7'

@@ -20,11 +20,7 @@ from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
 from intradp_ros.systems.sharing.book.hindsight import in_hindsight, LatencySample, seconds_at
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration, WORTH
 from intradp_ros.systems.sharing.book.throughput import Busy
-from intradp_ros.systems.sharing.strategies import (
-    LOCAL,
-    SHARED,
-    UNEVEN,
-)
+from intradp_ros.systems.sharing.strategies import LOCAL, SHARED, UNEVEN
 
 #: Sharing has to promise more, up to a limit, the longer the robot alone would take and the less
 #: steady the link: the rate a second later has little to do with that at the begin, and where

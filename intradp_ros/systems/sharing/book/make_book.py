@@ -35,11 +35,7 @@ from intradp_ros.systems.sharing.search.pool import (
     Evaluator,
     improved,
 )
-from intradp_ros.systems.sharing.strategies import (
-    SHARED,
-    STRATEGIES,
-    UNEVEN,
-)
+from intradp_ros.systems.sharing.strategies import SHARED, STRATEGIES, UNEVEN
 
 Progress = Callable[[int, int], None]
 PlanPoints = Callable[[Iterable[float]], Iterable['Point']]

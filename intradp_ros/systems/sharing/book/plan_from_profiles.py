@@ -18,9 +18,7 @@ from intradp_ros.core.cache_folder import cache_folder, code_digest
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_from_json
 from intradp_ros.power.power_states import PowerStates
-from intradp_ros.profiling.profile import (
-    Profile,
-)
+from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.received_graph import split_received
@@ -46,9 +44,7 @@ from intradp_ros.systems.sharing.judge.judge import make_ready
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim
-from intradp_ros.systems.sharing.strategies import (
-    DEADLINE,
-)
+from intradp_ros.systems.sharing.strategies import DEADLINE
 
 LATENCY, ENERGY, WEIGHTED = 'latency', 'energy', 'weighted'
 OBJECTIVES = (LATENCY, ENERGY, WEIGHTED)

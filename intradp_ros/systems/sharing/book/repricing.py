@@ -16,10 +16,7 @@ from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Evaluator
-from intradp_ros.systems.sharing.strategies import (
-    SHARED,
-    UNEVEN,
-)
+from intradp_ros.systems.sharing.strategies import SHARED, UNEVEN
 
 #: Bandwidths at which a book is looked at.
 SAMPLES = 5

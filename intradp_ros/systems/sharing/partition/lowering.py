@@ -10,15 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intradp_ros.schedule.schedule import (
-    Compute,
-    Receive,
-    Schedule,
-    Send,
-    SIDES,
-    Step,
-    Transfer,
-)
+from intradp_ros.schedule.schedule import Compute, Receive, Schedule, Send, SIDES, Step, Transfer
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.regions.region import Region
 from intradp_ros.systems.sharing.judge.kernels.judging import write

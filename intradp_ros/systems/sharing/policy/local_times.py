@@ -9,9 +9,7 @@ from statistics import median
 
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.partition.partition import local
-from intradp_ros.systems.sharing.strategies import (
-    LOCAL,
-)
+from intradp_ros.systems.sharing.strategies import LOCAL
 
 _REMEMBERED = 7  # inferences alone whose median is what the robot takes by itself
 

@@ -12,9 +12,7 @@ from intradp_ros.systems.sharing.book.book_versions import BookVersion
 from intradp_ros.systems.sharing.book.choice import Forecast, ScheduleChoice
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.book.throughput import best_period, OVERLAP_PAYS
-from intradp_ros.systems.sharing.strategies import (
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import SHARED
 
 _BYTES_A_SECOND = 125e3  # in one Mbit/s
 

@@ -25,13 +25,7 @@ from intradp_ros.systems.sharing.judge.simulator import Simulation
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings, encoded
 from intradp_ros.systems.sharing.partition.partition import local, offload, Partition
 from intradp_ros.systems.sharing.search.annealing import search, usual_budget
-from intradp_ros.systems.sharing.strategies import (
-    CUT,
-    DEADLINE,
-    LOCAL,
-    OFFLOAD,
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import CUT, DEADLINE, LOCAL, OFFLOAD, SHARED
 
 # Partitions that are judged for each point of a front.
 _FRONT_BUDGET = 1000

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.strategies import (
-    LOCAL,
-)
+from intradp_ros.systems.sharing.strategies import LOCAL
 
 #: How many times more or less than the robot measured a book may say that it takes alone.
 CONTRADICTION = 10.0

@@ -44,12 +44,7 @@ from intradp_ros.systems.sharing.policy.schedule_decision import (
 )
 from intradp_ros.systems.sharing.policy.wait_policy import ServerStatus, WaitPolicy
 from intradp_ros.systems.sharing.session.connection import Connection
-from intradp_ros.systems.sharing.strategies import (
-    LOCAL,
-    OFFLOAD,
-    SHARED,
-    STRATEGIES,
-)
+from intradp_ros.systems.sharing.strategies import LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.wire.chunking import TAMPERED
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame, MalformedFrameError, Stamp
 from intradp_ros.wire.rejections import Rejections

@@ -30,9 +30,7 @@ from intradp_ros.runtime.transport.session_channels import SessionChannels
 from intradp_ros.runtime.transport.timeline import Event, with_send_times
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.session.robot import ALONE, Concurrency, RobotClient
-from intradp_ros.systems.sharing.strategies import (
-    SHARED,
-)
+from intradp_ros.systems.sharing.strategies import SHARED
 from intradp_ros.wire.frames import Stamp
 
 #: Inferences in flight at most: each holds an input, its rows, and a session of the server.
