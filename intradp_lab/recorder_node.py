@@ -78,7 +78,7 @@ def _class_of(kind: str) -> Any:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the recorder until it is told to stop; the bag is whole then."""
+    """Run the recorder until a signal stops it; the bag is whole then."""
     rclpy.init(args=args)
     recorder = Recorder()
     print('listening', flush=True)

@@ -12,7 +12,7 @@ DUPLEX, SHARED_MEDIUM = 'duplex', 'shared'
 #: Where packets queue: on the device that sends them, which holds its sender up as its own radio
 #: would, or in a box between the sides, which drops what does not fit.
 SENDER, ACCESS_POINT = 'sender', 'access_point'
-# Linux lets a socket hold 212992 bytes unless told otherwise; a shorter queue would drop.
+# Linux lets a socket hold 212992 bytes by default; a shorter queue would drop.
 QUEUE_BYTES = 500_000
 #: Packets a second that the process which delays and loses them is sure to carry (it carries
 #: more on a fast machine that has a core to spare).

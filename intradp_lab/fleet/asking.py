@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a process that asks a fleet is told to do, and what it saw."""
+"""The orders of a process that asks a fleet, and what it saw."""
 from __future__ import annotations
 
 from collections.abc import Sequence

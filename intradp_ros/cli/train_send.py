@@ -119,8 +119,9 @@ def _follow(process: subprocess.Popen[str], step: Callable[[str], None], out: Ou
             heard(_progress(last['feedback']))
 
 
-def _progress(told: Mapping[str, Any]) -> Progress:
-    return Progress(told['state'], told['round'], told['rounds'], told['loss'],
-                    told['samples_per_second'],
-                    None if told['joules'] != told['joules'] else told['joules'], told['who'], 0,
-                    tuple(told['lost']))
+def _progress(feedback: Mapping[str, Any]) -> Progress:
+    joules = feedback['joules']
+    return Progress(*(feedback[name] for name in ('state', 'round', 'rounds', 'loss',
+                                                  'samples_per_second')),
+                    None if joules != joules else joules, feedback['who'], 0,
+                    tuple(feedback['lost']))

@@ -32,7 +32,7 @@ _LINE = re.compile(rf'([\w.-]{{1,64}})\s+([!-~]{{{MIN_KEY},{MAX_KEY}}})', re.ASC
 
 #: Bytes of a message of a web socket.
 MAX_MESSAGE = 1 << 20
-#: Frames of web sockets that are no messages, of a client, at once and each second.
+#: Frames of web sockets that are not messages, of a client, at once and each second.
 FRAMES = 500
 
 
@@ -215,7 +215,7 @@ class Clients:
                        f'{self.limits.held}', 1.0)
 
     def frames(self, client: str, count: int) -> float:
-        """Count frames that are no messages; return for how long no more should be read."""
+        """Count frames that are not messages; return for how long no more should be read."""
         with self._lock:
             return self._frames.spend(client, count, time.monotonic())
 

@@ -267,8 +267,8 @@ class _Dock:
         service, size = self._tried.pop(0)
         found = self._found[service]
         self._found[service] = replace(found, seconds=tuple(
-            max(told, took) if b == size else told
-            for b, told in zip(found.sizes, found.seconds)))
+            max(known, took) if b == size else known
+            for b, known in zip(found.sizes, found.seconds)))
         self._try_next()
 
     def opened(self, executor: int, service: int, found: Opened) -> None:

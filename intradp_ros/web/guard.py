@@ -205,7 +205,7 @@ async def _discard(scope: Scope, receive: Receive) -> None:
     """
     Let the body of a refused request come for a moment, and keep nothing of it.
 
-    A client that sends its body after the answer would be told of a reset connection instead.
+    A client that sends its body after the answer would see a reset connection instead.
     """
     async def read() -> None:
         count, message = 0, dict[str, Any](more_body=True)

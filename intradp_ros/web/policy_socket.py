@@ -188,7 +188,7 @@ class PolicySockets:
                           Unread(scope.get('state', {}).get('share')), receive, send).serve()
 
     def _described(self, name: str) -> dict[str, Any]:
-        """Return what a client is told of a service when it connects."""
+        """Return how a service is described to a client that connects."""
         service, specs = self._services[name], self._gateway.specs(name)
         return {'service': name, 'deadline_ms': 1e3 * service.deadline, 'ready': specs is not None,
                 **{what: {s.name: f'{s.dtype} {"x".join(map(str, s.shape))}'

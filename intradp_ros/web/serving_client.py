@@ -304,10 +304,11 @@ def end_of(data: str | bytes) -> InferEnd:
                         finished=float(said.get('finished_ms', math.nan)) / 1e3,
                         site=str(said.get('site', '')))
     found: Mapping[str, Any] = unpack(data)
-    told = found['serving']
+    reported = found['serving']
     return InferEnd(
         InferFate.IN_TIME, tensors={name: value for name, value in found.items()
                                     if isinstance(value, np.ndarray)},
-        predicted=float(told['predicted_ms']) / 1e3, finished=float(told['finished_ms']) / 1e3,
-        queue=float(told['queue_ms']) / 1e3, compute=float(told['compute_ms']) / 1e3,
-        batch=int(told['batch']), site=str(told['site']))
+        predicted=float(reported['predicted_ms']) / 1e3,
+        finished=float(reported['finished_ms']) / 1e3,
+        queue=float(reported['queue_ms']) / 1e3, compute=float(reported['compute_ms']) / 1e3,
+        batch=int(reported['batch']), site=str(reported['site']))

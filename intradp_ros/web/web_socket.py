@@ -6,7 +6,7 @@ Web sockets of uvicorn with bounds on what a client may send that no application
 
 uvicorn keeps pieces of messages as long as they come, answers pings whether or not the answers
 are read, and reads on.  Here what waits counts as the client's, with all its sockets, and so do
-frames that are no messages: who sends too many of them, or too much, is read from more slowly.
+frames that are not messages: who sends too many of them, or too much, is read from more slowly.
 """
 from __future__ import annotations
 

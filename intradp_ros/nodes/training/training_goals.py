@@ -298,7 +298,7 @@ class TrainingGoals:
         found = []
         for path in self.folder.glob(f'{_function(task)}-*.safetensors'):
             numbered = re.fullmatch(r'.*-(\d+)-\d{8}-\d{6}\.safetensors', path.name)
-            # .previous is tried where the newer one is of no use; .best is no place to go on from
+            # .previous is tried where the newer one is of no use; nothing goes on from .best
             if not path.stem.endswith(('.previous', '.best')):
                 found.append((int(numbered[1]) if numbered else 0, path.name, path))
         return sorted(found)

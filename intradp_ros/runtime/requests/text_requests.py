@@ -109,9 +109,9 @@ class TextRequest:
     #: Whether tokens that end an answer are tokens like others; tokens that end it as well.
     ignore_ends: bool = False
     stop_tokens: tuple[int, ...] = ()
-    #: What the chat template is told: a JSON object, or ''.
+    #: What the chat template is given: a JSON object, or ''.
     template_options: str = ''
-    #: What it is told of tools: a JSON list as OpenAI's API has it, or ''; calls in an answer at
+    #: Its tools: a JSON list as OpenAI's API has it, or ''; calls in an answer at
     #: most.
     tools: str = ''
     most_calls: int = MAX_CALLS

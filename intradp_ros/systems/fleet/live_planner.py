@@ -165,7 +165,7 @@ class LivePlanner:
         self._take(Decision(Act.REPLAN, state.plan, state.costs))
 
     def _take(self, decision: Decision) -> None:
-        """Note the plan from now on; one that only orders transfers anew is no other division."""
+        """Note the plan from now on; one that only reorders transfers is the same division."""
         found = decision.plan
         plan = stage_plan(decision.costs, found.placement, found.order) if found else None
         self.statistics.switches += bool(self._in_use and plan and replace(

@@ -133,7 +133,7 @@ def read_plan(path: str) -> StagePlan:
     try:
         return StagePlan.from_json(read_json(Path(path)))
     except ValueError as error:
-        raise PlanError(f'{path} is no plan that `intradp fleet plan -o` wrote: {error}'
+        raise PlanError(f'{path} is not a plan that `intradp fleet plan -o` wrote: {error}'
                         ) from error
 
 

@@ -52,7 +52,7 @@ class Outcomes:
 @dataclass
 class Lookup:
     """
-    What a request has so far, by its last tokens; and how often that told the next one.
+    What a request has so far, by its last tokens; and how often that predicted the next one.
 
     `outcomes` are those of places as alike as the one that `find` found last.
     """

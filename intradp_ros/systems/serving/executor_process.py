@@ -4,7 +4,7 @@
 """
 An executor as a process: ``python -m intradp_ros.systems.serving.executor_process NAME``.
 
-It loads services as it is told, one after another, and computes batches in between.  Messages are
+It loads services on request, one after another, and computes batches in between.  Messages are
 in `executor_messages`.
 """
 from __future__ import annotations

@@ -5,7 +5,7 @@
 An executor as an actor of a Ray cluster, where a site has one.
 
 Ray decides on which machine it runs, and starts it anew where and when it dies; here it is only
-told what to load, also after that.  Machines need this package, and archives at the same paths.
+asked to load services.  Machines need this package, and archives at the same paths.
 """
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def validated_load(reported: object) -> float:
     Raises
     ------
     MalformedFrameError
-        If it can be no such number.
+        If it cannot be such a number.
 
     """
     if not isinstance(reported, (int, float)) or not 1.0 <= reported <= MOST_LOAD:

@@ -139,9 +139,9 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, keep: bool = False) -> 
     facts = {'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
              'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples,
              'number': checkpoint.training}
-    told = json.dumps(facts)
+    noted = json.dumps(facts)
     data = save({name: t.contiguous() for name, t in checkpoint.state.items()}, {
-        'format': CHECKPOINT, 'training': told, 'content': _content(told, checkpoint.state)})
+        'format': CHECKPOINT, 'training': noted, 'content': _content(noted, checkpoint.state)})
     path = path.resolve()
     with replacing(path) as part:
         part.write_bytes(data)
@@ -182,12 +182,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
             if os.fstat(stream.fileno()).st_size > most:
                 raise TaskError(f'{path} is larger than the memory of this machine')
             data = stream.read()
-        told = file_facts(data, path)
-        if told.get('format') != CHECKPOINT:
+        entries = file_facts(data, path)
+        if entries.get('format') != CHECKPOINT:
             raise TaskError(f'{path} is not a checkpoint of intradp train')
-        facts, state = json.loads(told['training']), load(data)
-        noted = _content(told['training'], state)
-        if told.get('content', noted) != noted or {*told} - {'format', 'training', 'content'}:
+        facts, state = json.loads(entries['training']), load(data)
+        noted = _content(entries['training'], state)
+        if entries.get('content', noted) != noted or {*entries} - {'format', 'training',
+                                                                  'content'}:
             raise TaskError(f'{path} is damaged: it does not hold what was written; take another '
                             'checkpoint, or begin anew')
         found = Checkpoint(state, str(facts['task']), int(facts['round']), int(facts['seed']),

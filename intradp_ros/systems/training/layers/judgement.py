@@ -87,7 +87,7 @@ def best_weights(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def right_answers(outputs: Any, targets: Any) -> int | None:
-    """Return how many answers are right; None where targets are no classes."""
+    """Return how many answers are right; None where targets are not classes."""
     answers, wanted = tensors_of(outputs)[0], tensors_of(targets)[0]
     classes = answers.dim() == 2 and wanted.dim() == 1 and not wanted.is_floating_point()
     return int((answers.argmax(1) == wanted).sum()) if classes else None

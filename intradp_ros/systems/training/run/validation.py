@@ -49,7 +49,7 @@ class Validation:
 
     def run(self, number: int, before: Callable[[int, Action], None]) -> dict[str, Any]:
         """
-        Return loss, accuracy (None where targets are no classes), samples and seconds.
+        Return loss, accuracy (None where targets are not classes), samples and seconds.
 
         All devices return the same loss and accuracy.  `number` is the round's, for `before`.
         """

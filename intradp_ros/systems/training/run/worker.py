@@ -58,7 +58,7 @@ class _LetGo(Exception):  # noqa: N818
 
 class Worker:
     """
-    Trains on a device until it is told to end.
+    Trains on a device until an order ends it.
 
     `before` is called before every action with round and action: tests let it fail there.
     `trainer` is where its exchange listens, `key` that of all streams.
@@ -91,7 +91,7 @@ class Worker:
             self._orders.put(order)
 
     def run(self) -> None:
-        """Carry out orders until told to end."""
+        """Carry out orders until one ends it."""
         try:
             while True:
                 order = self._later.pop(0) if self._later else self._orders.get()

@@ -39,7 +39,7 @@ class ProcessFleet:
     begins with the checkpoint `base` where there is one.  `places` has the address of a device
     and the words before its command, where they are not the settings' and none.  `wait` are the
     seconds that all may take to come.  What crosses the network is sealed by a key that processes
-    get through their pipes, unless told otherwise.
+    get through their pipes, unless another number is given.
     """
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, topology: Topology,

@@ -282,9 +282,9 @@ class RoundCommit:
             self.why = self.why or self.failures.failed
             return self.lost(device, now)
         if kind == 'idle':
-            told = self.course.safe if PlanId(*report['plan']) == self.number else INITIAL
+            known = self.course.safe if PlanId(*report['plan']) == self.number else INITIAL
             self.held[device] = {int(tag): layers for tag, layers in report['held'].items()
-                                 if told <= int(tag) <= self.rounds}  # older ones go by an order
+                                 if known <= int(tag) <= self.rounds}  # older ones go by an order
         if kind == 'round' and 0 <= int(report['round']) < self.rounds:
             self.figures[int(report['round'])] = {name: report.get(name) for name in FIGURES}
         if PlanId(*report['plan']) != self.number or device not in self.alive:
