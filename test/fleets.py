@@ -9,13 +9,13 @@ import math
 
 import torch
 
+from intradp_lab.fleet.local_fleet import LocalFleet, MakePlan
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
-from intradp_ros.runtime.pipeline.local_fleet import LocalFleet, MakePlan
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts, without
 
 TIMEOUT = 60.0

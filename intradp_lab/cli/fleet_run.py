@@ -24,6 +24,7 @@ from intradp_lab.fleet.fleet_figures import (
     predicted,
     usual_inflight,
 )
+from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_lab.fleet.namespace_fleet import run_nodes, TRANSPORT
 from intradp_lab.fleet.stage_order import discipline_of, seconds_by_speed
 from intradp_ros.cli.arguments import existing_file, file_of, looked_at, whole
@@ -45,7 +46,6 @@ from intradp_ros.core.json_text import read_json
 from intradp_ros.dds.transport_profile import find_transport
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import StagePlan

@@ -14,9 +14,9 @@ import time
 import torch
 
 from intradp_lab.fleet.asking import SeenAnswer
+from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
-from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.schedule.event_simulator import Discipline, FAIR, simulate
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.schedule.stage_tasks import stage_tasks

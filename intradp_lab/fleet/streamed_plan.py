@@ -23,6 +23,7 @@ from intradp_lab.fleet.fleet_figures import (
     usual_inflight,
 )
 from intradp_lab.fleet.fleet_scene import FleetScene, TARGET
+from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_lab.fleet.stage_order import discipline_of
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
@@ -30,7 +31,6 @@ from intradp_ros.core.patience import Patience
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
-from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.checks.verify import output_error

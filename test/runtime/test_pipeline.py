@@ -14,13 +14,13 @@ from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
 
+from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.runtime.member.fleet_control import to_control
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.wire.frames import Control, ControlKind

@@ -19,6 +19,7 @@ from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
 
+from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.graph.graph_errors import GraphFormatError
@@ -26,7 +27,6 @@ from intradp_ros.graph.manifest import read_manifest
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import manifest_text
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.runtime.pipeline.local_fleet import LocalFleet
 from intradp_ros.runtime.pipeline.stage_programs import weights_read
 from intradp_ros.runtime.weights import server as weight_server
 from intradp_ros.runtime.weights.exchange import WeightPolicy
