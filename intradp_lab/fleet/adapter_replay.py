@@ -20,7 +20,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from intradp_ros.link.rate_outlook import MOVED, RateOutlook
+from intradp_ros.link.outlook import MOVED, RateOutlook
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.placement_tasks import placement_tasks
 from intradp_ros.planning.quality import Quality

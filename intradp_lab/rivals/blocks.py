@@ -12,7 +12,7 @@ import numpy.typing as npt
 from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.baselines.operator_placement import crossing_bytes
+from intradp_ros.systems.sharing.baselines.minimum_cut import crossing_bytes
 from intradp_ros.systems.sharing.judge.rows_needed import needed_rows
 
 Bools = npt.NDArray[np.bool_]

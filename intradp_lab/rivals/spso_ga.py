@@ -19,7 +19,7 @@ import numpy.typing as npt
 from intradp_lab.rivals.blocks import Blocks, Bools, Floats
 from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
-from intradp_ros.systems.sharing.baselines.operator_placement import placed
+from intradp_ros.systems.sharing.baselines.minimum_cut import placed
 from intradp_ros.systems.sharing.partition.partition import Partition
 from intradp_ros.systems.sharing.strategies import DEADLINE
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.runtime.transport.channel import Channel
-from intradp_ros.runtime.transport.wrapped_channel import WrappedChannel
+from intradp_ros.runtime.transport.session_channels import WrappedChannel
 from intradp_ros.wire.cutting import CODEC_NONE
 from intradp_ros.wire.frames import Chunk, Control, Frame
 

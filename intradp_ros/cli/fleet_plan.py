@@ -14,15 +14,16 @@ import time
 from typing import Any
 
 from intradp_ros.cli.arguments import add_renamed, existing_file, file_of, number, whole
+from intradp_ros.cli.books import Grid, make_plan
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import check_profiles, device_of
-from intradp_ros.cli.fleet_sharing import shared_seconds, SharedSeconds
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.profile_arguments import own_profile, parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.cluster.topology import Topology
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
@@ -31,13 +32,16 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.layer_profile import MOST_BYTES, read_layer_profile
 from intradp_ros.planning.planning_model import PlanningModel
 from intradp_ros.planning.quality import parse_quality, Quality
+from intradp_ros.profiling.drift import slowed
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.fleet_plan_plot import draw_schedule
 from intradp_ros.report.fleet_plot import draw_fleet
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.fleet.finer_nodes import of_few_devices, plan_in_nodes
 from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits
 from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
 from intradp_ros.systems.fleet.planner import check_counts, FleetPlan, FleetPlans, MOST_DEVICES
+from intradp_ros.systems.sharing.strategies import SHARED
 
 #: What a layer profile's file ends in; anything else is a network.
 LAYERS = '.txt'
@@ -60,6 +64,7 @@ examples:
   intradp fleet plan mymodel:make --input 1x3x480x640 --fleet fleet.yaml --source robot1 \\
       --qoe rate=5Hz --timeline timeline.png --loads loads.png
   intradp fleet plan vgg16/graph.txt --layer-batch 128 --fleet fleet.yaml --json"""
+_MBIT = 125e3
 
 
 @dataclass(frozen=True)
@@ -260,3 +265,33 @@ def _limit(text: str) -> tuple[str, float]:
         return name, float(joules)
     except ValueError:
         raise argparse.ArgumentTypeError(f'{text!r} is not a limit; say robot1=2.5') from None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSeconds:
+    """Seconds of an inference by `intradp plan`, and of its lower bound (modelled)."""
+
+    latency: float
+    bound: float
+
+
+def shared_seconds(subject: Subject, profile: Profile, own: Mapping[str, Profile],
+                   topology: Topology, source: str, out: Output) -> SharedSeconds | None:
+    """
+    Return what sharing rows of every layer takes; None unless two devices reach each other.
+
+    Devices take the seconds of `profile` by their speed, or those of their `own`.
+    """
+    if len(topology.names) != 2 or len(topology.paths) != 2:
+        return None
+    [other] = set(topology.names) - {source}
+    up, down = topology.path(source, other), topology.path(other, source)
+    profiles = {side: own.get(name) or slowed(profile, 1 / topology.device(name).speed)
+                for side, name in ((ROBOT, source), (SERVER, other))}
+    rate = topology.rate(source, other)
+    mbps = rate / _MBIT
+    plan = make_plan(
+        subject, profiles, Grid(mbps, mbps, 1), out, delay=topology.delay(source, other),
+        overhead=0.0, seed=0, shared_air=bool(set(up) & set(down)),
+        down_ratio=topology.rate(other, source) / rate)
+    return SharedSeconds(plan.entries(mbps)[SHARED].predicted, plan.book.bound(mbps) or 0.0)

@@ -10,7 +10,7 @@ import threading
 from intradp_ros.cluster.fleet_messages import Heartbeat
 from intradp_ros.cluster.network_state import Estimate, NetworkState
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.link.rate_outlook import MOVED, RateOutlook
+from intradp_ros.link.outlook import MOVED, RateOutlook
 
 #: A rate that was measured longer ago (s) says nothing any more; the declared one counts.
 TRUSTED = 30.0

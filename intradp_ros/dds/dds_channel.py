@@ -34,12 +34,11 @@ from intradp_ros.dds.convert import (
     control_from_message,
     control_to_message,
 )
-from intradp_ros.dds.endpoint import Arrival, Endpoint
+from intradp_ros.dds.endpoint import Arrival, Endpoint, SenderIdentity
 from intradp_ros.dds.meeting import Meeting
 from intradp_ros.dds.paths import DueFrame, InboundPath, OutboundPath, SharedMedium
 from intradp_ros.dds.qos import ack_qos, chunk_qos, control_qos, ping_qos
 from intradp_ros.dds.sealer import is_greeting, Sealer
-from intradp_ros.dds.sender_identity import SenderIdentity
 from intradp_ros.dds.tensor_context import end_tensor_context, tensor_context
 from intradp_ros.dds.transport_profile import buffer_problem, Transport, transport_in_use
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES

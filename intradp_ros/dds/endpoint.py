@@ -6,12 +6,13 @@ A ROS node of its own whose messages are received on a thread of its own.
 
 An executor would share its thread with timers and services and costs several
 times as much for each message.  Messages are taken serialised and then
-deserialised, so that what cannot be deserialised is seen and counted.
+deserialised, so that what cannot be deserialised is seen and counted.  Who
+sent them is what the middleware knows of the sender.
 """
 from __future__ import annotations
 
 from asyncio import run
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,6 @@ from rclpy.subscription import Subscription
 
 from intradp_ros.core.limits import MAX_BODIES, MESSAGE_MARGIN
 from intradp_ros.core.steady import Steady
-from intradp_ros.dds.sender_identity import participant_of
 
 #: The end of the context is noticed after this many nanoseconds at the latest.
 _LOOK_UP = 200_000_000
@@ -43,6 +43,50 @@ _REST = 0.05
 _TURN = 16
 #: Bytes of a serialised message; larger ones are dropped before anything is made of them.
 MAX_MESSAGE = max(MAX_BODIES.values()) + MESSAGE_MARGIN
+#: Seconds of silence after which somebody else may take a number.
+FREE_AFTER = 2.0
+MAX_KNOWN = 64
+_FAST_DDS = 'rmw_fastrtps'
+_PARTICIPANT = 12  # leading bytes of a GUID that all writers of a participant share (RTPS 9.3.1)
+
+
+def participant_of(info: Mapping[str, Any]) -> bytes:
+    """Return who published a message, from what `take` says of it; empty if that is unknown."""
+    gid = info.get('publisher_gid')
+    if not isinstance(gid, dict) or not gid['implementation_identifier'].startswith(_FAST_DDS):
+        return b''
+    return bytes(gid['data'][:_PARTICIPANT])
+
+
+class SenderIdentity:
+    """
+    Numbers (of sessions, or of servers) with the participant that spoke under them first.
+
+    Another participant is not heard under them until that one was silent for
+    `FREE_AFTER` seconds.  This needs no key, and keeps off anyone who uses the
+    middleware as it is; not one who forges its datagrams.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[bytes, float]] = {}
+
+    def admits(self, number: int, participant: bytes, now: float) -> bool:
+        """Return whether a participant may speak under a number, at `now` (seconds); 0 is free."""
+        if not participant or not number:
+            return True
+        first, heard = self._known.get(number, (participant, now))
+        if first != participant and now - heard <= FREE_AFTER:
+            return False
+        if number not in self._known and len(self._known) >= MAX_KNOWN and not self._forget(now):
+            return False
+        self._known[number] = participant, now
+        return True
+
+    def _forget(self, now: float) -> bool:
+        """Make room by dropping those that are silent; return whether there is room."""
+        self._known = {n: (p, heard) for n, (p, heard) in self._known.items()
+                       if now - heard <= FREE_AFTER}
+        return len(self._known) < MAX_KNOWN
 
 
 @dataclass(frozen=True, slots=True)

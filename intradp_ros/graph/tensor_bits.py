@@ -66,3 +66,11 @@ def as_words(tensor: torch.Tensor) -> torch.Tensor:
 
 def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
+
+
+def memory_address(tensor: torch.Tensor) -> int:
+    """Return the address of a tensor's storage; 0 where there is none, or it cannot be seen."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # sparse, or of a device that Python makes
+        return 0

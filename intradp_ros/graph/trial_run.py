@@ -39,9 +39,9 @@ from intradp_ros.graph.error_location import blame_submodule
 from intradp_ros.graph.example_call import ExampleCall
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.held_state import held_state, HeldState, HOOKS, mutable_identities, put_back
-from intradp_ros.graph.memory_address import memory_address
 from intradp_ros.graph.reference_evaluation import describe
 from intradp_ros.graph.surroundings import ASKING, other_time, Surroundings
+from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.graph.trees import flatten
 
 

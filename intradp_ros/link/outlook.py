@@ -10,6 +10,7 @@ next.  No process is assumed.
 """
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 import math
 
@@ -27,6 +28,8 @@ _EDGE, _LEAST = 0.1, 0.05
 _THOUGHT = 4.0
 _STEPS = np.exp(0.2 * math.sqrt(3) * np.array([-1.0, 0.0, 1.0]))
 _LIKELY = np.array([1.0, 4.0, 1.0]) / 6
+#: By how much a rate moves before plans are looked at again.
+MOVED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +121,28 @@ class LinkPast:
         weights = np.concatenate([similar * (len(near) / similar.sum()), _THOUGHT * _LIKELY])
         rates = np.concatenate([np.maximum(followed, np.exp(logs.min())), thought])
         return Outlook(rates, weights / weights.sum())
+
+
+class RateOutlook:
+    """
+    Rates as they were seen; `horizon` are the seconds that are remembered.
+
+    A plan that just meets its target at the rate of this moment misses it at
+    the next.  So it is judged by the `share`-quantile of what was seen lately;
+    plans that stand that leave room for the rest.
+    """
+
+    def __init__(self, horizon: float = 2.0, share: float = 0.1) -> None:
+        self._horizon, self._share = horizon, share
+        self._seen: deque[tuple[float, float]] = deque()
+
+    def saw(self, rate: float, now: float) -> None:
+        """Take a rate in bytes per second."""
+        self._seen.append((now, rate))
+        while self._seen[0][0] < now - self._horizon:
+            self._seen.popleft()
+
+    def rate(self, now: float) -> float:
+        """Return the rate to plan for; 0 before anything was seen."""
+        rates = [rate for _, rate in self._seen]
+        return float(np.quantile(rates, self._share)) if rates else 0.0

@@ -14,7 +14,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
-from intradp_ros.nodes.common.spinning import spin
+from intradp_ros.nodes.common.ending_signals import spin
 from intradp_ros.rqt.qt import QtCore, QtWidgets
 from intradp_ros.rqt.robot_watch import robots_of, RobotWatch
 from intradp_ros.rqt.sharing_widget import SharingWidget

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 import math
 
+from intradp_ros.core.limits import MAX_ROWS
 from intradp_ros.graph.operator_graph import Operator, OperatorGraph
 from intradp_ros.split.axes import (
     axes_to_try,
@@ -17,13 +18,13 @@ from intradp_ros.split.axes import (
     leading_input,
     matching_dim,
 )
-from intradp_ros.split.calls.site import Site, Split
-from intradp_ros.split.local_operator import LocalOperator, SplitGraph
+from intradp_ros.split.calls.site import Site, Split, unchanged
+from intradp_ros.split.local_operator import Kind, LocalOperator, SplitGraph
 from intradp_ros.split.order import in_running_order
 from intradp_ros.split.reductions import RULES as PARTS_OF_REDUCTIONS
 from intradp_ros.split.reductions.rewriting import fold_reductions
+from intradp_ros.split.regions.region import RowMap
 from intradp_ros.split.rules import rule_for
-from intradp_ros.split.rules.whole import split_whole
 
 
 @dataclass
@@ -154,3 +155,28 @@ def _local_split(site: Site) -> Split | None:
     fits = split.rows > 1 and all(
         split.dim < len(shape) and shape[split.dim] == split.rows for shape in outputs)
     return split if fits else None
+
+
+def split_whole(site: Site) -> Split:
+    """Run the operator as a whole or not at all: always right, never parallel."""
+    maps = tuple(RowMap.whole(1, site.rows[value]) for value in site.operator.inputs)
+    return Split(Kind.GLOBAL, None, 1, maps, unchanged(site))
+
+
+def split_received(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
+    """
+    Split a graph that another process sent, as `split_graph` does.
+
+    Raises
+    ------
+    ValueError
+        Whatever is wrong with the graph; also if its values have more than
+        `MAX_ROWS` rows together.
+
+    """
+    try:
+        return split_graph(graph, axis, most_rows=MAX_ROWS)
+    except ValueError:
+        raise
+    except Exception as error:  # rules compute with arguments that may be of any type
+        raise ValueError(f'a graph that cannot be split: {error!r}') from error

@@ -13,8 +13,8 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 
 from intradp_ros.core.shared_key import MAC_BYTES, SharedKey
+from intradp_ros.dds.endpoint import FREE_AFTER, MAX_KNOWN, SenderIdentity
 from intradp_ros.dds.sealer import MAX_PINGING, Sealer
-from intradp_ros.dds.sender_identity import FREE_AFTER, MAX_KNOWN, SenderIdentity
 from intradp_ros.msg import ChunkAck, OperatorProfile, ScheduleBook, SessionControl, TensorChunk
 from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, Announcer
 from intradp_ros.wire.frames import MalformedFrameError

@@ -21,8 +21,7 @@ from intradp_ros.schedule.cost import CostModel, LinkModel
 from intradp_ros.schedule.program import compile_program
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.systems.sharing.baselines.minimum_cut import min_cut
-from intradp_ros.systems.sharing.baselines.operator_placement import placed
+from intradp_ros.systems.sharing.baselines.minimum_cut import min_cut, placed
 from intradp_ros.systems.sharing.baselines.simple import best_local, best_offload
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import book_of, PlanningProblem

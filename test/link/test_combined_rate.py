@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from intradp_ros.link.combined_rate import MOST_OVER_SLOWER, rate_of_both
+from intradp_ros.runtime.transport.link_rate import MOST_OVER_SLOWER, rate_of_both
 
 RATES, BYTES = st.floats(0.1, 1e9), st.integers(0, 10**9)
 

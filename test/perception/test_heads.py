@@ -16,8 +16,8 @@ from torch import nn
 from intradp_ros.perception.card import CardError, HeadCard, ModelCard
 from intradp_ros.perception.decode import decode
 from intradp_ros.perception.graph_wrappers import BestBoxes, LikeliestClasses, Normalised
+from intradp_ros.perception.heads.detections import distinct
 from intradp_ros.perception.heads.named_outputs import HeadError, named
-from intradp_ros.perception.heads.overlaps import distinct
 from intradp_ros.perception.overlay import overlay
 from intradp_ros.perception.predictions import Classes, Depth, Detections, KeyPoints, LabelMap
 from intradp_ros.perception.view import place

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from intradp_ros.nodes.common.default_model import DEFAULT_MODEL
+from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL
 from intradp_ros.perception.oriented_energy import filters, oriented_energy
 from intradp_ros.runtime.models.catalogue import ModelSpec
 

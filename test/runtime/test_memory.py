@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
-from intradp_ros.runtime.transport.wrapped_channel import WrappedChannel
+from intradp_ros.runtime.transport.session_channels import WrappedChannel
 from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.cutting import cut_into_chunks
 from intradp_ros.wire.frames import Chunk, Control, ControlKind, Frame

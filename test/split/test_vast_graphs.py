@@ -18,8 +18,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.core.limits import MAX_ROWS
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
-from intradp_ros.split.received_graph import split_received
-from intradp_ros.split.split_graph import split_graph
+from intradp_ros.split.split_graph import split_graph, split_received
 
 VAST = (2**14, 2**20, 2**22, 2**31, 2**40, -2**31)
 MOST_MB = 100.0

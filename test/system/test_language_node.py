@@ -26,7 +26,7 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.msg import ChatMessage, SamplingConfig
-from intradp_ros.nodes.common.spinning import spin
+from intradp_ros.nodes.common.ending_signals import spin
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.srv import GenerateResponse as GenerateResponseCall

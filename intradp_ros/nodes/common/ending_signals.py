@@ -1,16 +1,37 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ending in order at SIGINT and SIGTERM: nodes say good-bye while the middleware still runs."""
+"""Running callbacks of nodes, and ending in order at SIGINT and SIGTERM."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 import signal
 from types import FrameType
 
-from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
+from rclpy.executors import (
+    Executor,
+    ExternalShutdownException,
+    MultiThreadedExecutor,
+    SingleThreadedExecutor,
+)
 from rclpy.node import Node
 
-from intradp_ros.nodes.common.spinning import spin
+from intradp_ros.core.steady import Steady
+
+#: Seconds after which the end is noticed at the latest.
+LOOK_UP = 0.1
+
+
+def spin(executor: Executor, goes_on: Callable[[], bool], log: Callable[[str], object]) -> None:
+    """Run the callbacks of an executor's nodes as long as `goes_on` says so."""
+    steady = Steady('a callback', log)
+
+    def once() -> None:
+        with suppress(ExternalShutdownException):
+            executor.spin_once(timeout_sec=LOOK_UP)
+    while goes_on():
+        steady.do(once, None)
 
 
 class EndingSignals:

@@ -4,7 +4,7 @@
 """Parameters of stages: of a device that runs them, and of who plans them."""
 from __future__ import annotations
 
-from intradp_ros.nodes.common.default_model import DEFAULT_MODEL
+from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL
 from intradp_ros.nodes.common.parameters import Parameter
 
 STAGE_PARAMETERS: tuple[Parameter, ...] = (

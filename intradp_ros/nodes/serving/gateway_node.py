@@ -10,8 +10,7 @@ from typing import Any, TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
 
-from intradp_ros.nodes.common.default_model import DEFAULT_MODEL
-from intradp_ros.nodes.common.device_parameter import DEVICE
+from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
 from intradp_ros.nodes.common.diagnostics import Diagnostics, SaidOnce
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import ManagedNode, run_node

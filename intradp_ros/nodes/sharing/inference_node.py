@@ -76,8 +76,8 @@ from intradp_ros.srv import LoadWeights
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
 from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
+from intradp_ros.systems.sharing.policy.local_times import check_book
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
-from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.stream import InferenceStream
 from intradp_ros.systems.sharing.strategies import LOCAL

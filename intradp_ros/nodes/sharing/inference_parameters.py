@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.predictor import PREDICTORS
-from intradp_ros.nodes.common.default_model import DEFAULT_MODEL
-from intradp_ros.nodes.common.device_parameter import DEVICE
+from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
 from intradp_ros.nodes.common.key_parameter import KEY_FILE
 from intradp_ros.nodes.common.lossy_parameter import LOSSY_PARAMETER
 from intradp_ros.nodes.common.parameters import Parameter

@@ -18,8 +18,7 @@ from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.common.announcement_seals import Announcer, MAX_BYTES
-from intradp_ros.nodes.common.default_model import DEFAULT_MODEL
-from intradp_ros.nodes.common.device_parameter import DEVICE
+from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
 from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
@@ -45,7 +44,7 @@ from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.srv import LoadWeights
 from intradp_ros.systems.sharing.book.watch import DriftWatch
-from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
+from intradp_ros.systems.sharing.session.greeting import USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.server import OffloadServer
 
 #: Weights that were loaded meanwhile and are served; older ones are let go.

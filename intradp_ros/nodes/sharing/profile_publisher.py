@@ -25,7 +25,7 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.profiling.tune import Check, no_check
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.split.local_operator import SplitGraph
-from intradp_ros.split.received_graph import split_received
+from intradp_ros.split.split_graph import split_received
 from intradp_ros.wire.texts import packed, unpacked
 
 PROFILE_TOPIC = 'operator_profiles'

@@ -22,10 +22,10 @@ from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD, DELAY_PATIENCE
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, MAX_BYTES
+from intradp_ros.nodes.common.ending_signals import spin
 from intradp_ros.nodes.common.lifecycle import LATCHED
 from intradp_ros.nodes.common.lossy_parameter import report_difference
 from intradp_ros.nodes.common.receiving import Receiver
-from intradp_ros.nodes.common.spinning import spin
 from intradp_ros.nodes.sharing.profile_publisher import check_server_profile, PROFILE_TOPIC
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.local_operator import SplitGraph

@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from intradp_ros.perception.card import HeadCard
 from intradp_ros.perception.heads.named_outputs import HeadError, Outputs, read
-from intradp_ros.perception.heads.overlaps import distinct
 from intradp_ros.perception.heads.softmax import softmax
 from intradp_ros.perception.predictions import Detections
 from intradp_ros.perception.view import View
 
+Array = npt.NDArray[Any]
 Array = npt.NDArray[Any]
 
 
@@ -107,3 +107,28 @@ def _cells(box: Array, rows: int, columns: int) -> tuple[Array, Array]:
     limits = (columns, rows)
     return (np.floor(box[:2]).clip(0, limits).astype(int),
             np.ceil(box[2:]).clip(0, limits).astype(int))
+
+
+def distinct(boxes: Array, scores: Array, classes: Array, overlap: float, most: int) -> Array:
+    """
+    Return the places of boxes that no surer one of their class overlaps, the surest first.
+
+    :param boxes: two corners (n, 4).
+    :param overlap: intersection over union above which they are one object.
+    :param most: places at most.
+    """
+    waiting = np.argsort(-scores, kind='stable')
+    if overlap >= 1:
+        return waiting[:most]
+    sides = boxes[:, 2:] - boxes[:, :2]
+    areas = sides.clip(0).prod(1)
+    kept: list[int] = []
+    while len(waiting) and len(kept) < most:
+        first, rest = waiting[0], waiting[1:]
+        kept.append(int(first))
+        low = np.maximum(boxes[first, :2], boxes[rest, :2])
+        high = np.minimum(boxes[first, 2:], boxes[rest, 2:])
+        common = (high - low).clip(0).prod(1)
+        union = areas[first] + areas[rest] - common
+        waiting = rest[(common <= overlap * union) | (classes[rest] != classes[first])]
+    return np.array(kept, np.int64)

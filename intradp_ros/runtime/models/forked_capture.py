@@ -29,9 +29,9 @@ import torch
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.graph_errors import CaptureError
-from intradp_ros.graph.memory_address import memory_address
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import graph_from_json, graph_to_json
+from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.runtime.models.model import AS_GRAPH
 
 #: Seconds after which a capture is given up.

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.call_context import is_mere_tensor
 from intradp_ros.graph.graph_errors import CaptureError
-from intradp_ros.graph.memory_address import memory_address
+from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.graph.trees import same_classes, unflattened
 
 

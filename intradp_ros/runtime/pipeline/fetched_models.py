@@ -13,7 +13,7 @@ from intradp_ros.runtime.pipeline.stage_programs import weights_read
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.on_device import split_for
-from intradp_ros.split.received_graph import split_received
+from intradp_ros.split.split_graph import split_received
 
 _REMEMBERED = 2
 

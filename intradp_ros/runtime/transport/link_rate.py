@@ -8,13 +8,15 @@ import math
 import threading
 import time
 
-from intradp_ros.link.combined_rate import rate_of_both
 from intradp_ros.link.outlook import LinkPast, Outlook
 from intradp_ros.link.predictor import RatePredictor
 from intradp_ros.runtime.transport.channel import Channel, LinkReport
 
 #: A rate measured longer (s) before that of the other way says nothing of the same moment.
 TOGETHER = 0.3
+#: The schedule that is chosen next may use the slower way more than the last one did: no more
+#: than this many times its rate is believed.
+MOST_OVER_SLOWER = 1.5
 
 
 class LinkRate:
@@ -66,3 +68,17 @@ class LinkRate:
         """Return how likely which rates up are in the next seconds; None if nothing is known."""
         with self._predicting:
             return self._past.outlook(time.monotonic(), seconds, expected)
+
+
+def rate_of_both(up: float, down: float, bytes_up: float, bytes_down: float) -> float:
+    """
+    Return the rate at which bytes both ways take as long as they do at the rates of the ways.
+
+    Schedules are made for one rate.  What crosses in a short burst is measured with little
+    accuracy, mostly too low, and should not decide over the way that carries most of the bytes.
+    Any unit; rates must be positive.  Without bytes both ways count alike.
+    """
+    if bytes_up + bytes_down <= 0:
+        bytes_up = bytes_down = 1.0
+    together = (bytes_up + bytes_down) / (bytes_up / up + bytes_down / down)
+    return min(together, MOST_OVER_SLOWER * min(up, down))

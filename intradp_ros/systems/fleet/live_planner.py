@@ -9,8 +9,11 @@ What is to be done is decided by `adapter.py`; rates are those of
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+import math
+import statistics
 import threading
 
 from intradp_ros.cluster.fleet_messages import Heartbeat
@@ -32,7 +35,44 @@ from intradp_ros.systems.fleet.finer_nodes import plan_in_nodes
 from intradp_ros.systems.fleet.partitioner import NothingFits
 from intradp_ros.systems.fleet.plan_text import describe
 from intradp_ros.systems.fleet.planner import FleetPlan, plan_fleet, stage_plan
-from intradp_ros.systems.fleet.qoe_statistics import QoeStatistics
+
+#: Answers that recent figures are made of.
+LATELY = 100
+
+
+@dataclass
+class QoeStatistics:
+    """Counts since the start; `latency` and `missed_share` are of the last `LATELY` answers."""
+
+    quality: Quality
+    frames: int = 0
+    missed: int = 0
+    joules: float = 0.0
+    switches: int = 0
+    _lately: deque[float] = field(default_factory=lambda: deque(maxlen=LATELY))
+
+    def answered(self, latencies: Iterable[float], joules: float) -> None:
+        """Take the seconds of answers (infinite without results), and the joules of each."""
+        for seconds in latencies:
+            self.frames += 1
+            self.missed += self._late(seconds)
+            self.joules += joules
+            self._lately.append(seconds)
+
+    @property
+    def latency(self) -> float:
+        """The middle latency (s); nan before the first answer."""
+        lately = tuple(self._lately)  # answers come on another thread
+        return statistics.median(lately) if lately else math.nan
+
+    @property
+    def missed_share(self) -> float:
+        """The share of answers that came later than the target, or without results."""
+        lately = tuple(self._lately)
+        return sum(map(self._late, lately)) / max(1, len(lately))
+
+    def _late(self, seconds: float) -> bool:
+        return math.isinf(seconds) or seconds > self.quality.latency
 
 
 class LivePlanner:

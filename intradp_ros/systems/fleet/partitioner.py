@@ -14,12 +14,14 @@ ones are then improved by moving intervals of nodes and swapping devices.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 import math
 
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.planning.baselines import Placement, quick_baselines
 from intradp_ros.planning.estimate import Estimate, estimate, excess
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Scale, score
@@ -256,3 +258,22 @@ def _why_nothing_fits(costs: FleetCosts) -> str:
     if costs.quality.energy:
         text += ', and there are limits of energy'
     return text + '; allow more, or add a device'
+
+
+def contention_free(costs: FleetCosts, kept: int) -> Placement | None:
+    """Return what phase 1 alone chooses, every pair of devices at its peak rate."""
+    try:
+        best: Placement = partition(replace(costs, contended=False), kept).placements[0]
+    except NothingFits:
+        return None
+    return best
+
+
+def baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
+    """Return the placement of each other planner, None where it finds none that fits."""
+    return {**quick_baselines(costs), **slow_baselines(costs, kept)}
+
+
+def slow_baselines(costs: FleetCosts, kept: int) -> Mapping[str, Placement | None]:
+    """Return the placement of who takes as long as phase 1."""
+    return {'contention-free': contention_free(costs, kept)}

@@ -29,8 +29,13 @@ from intradp_ros.planning.transfer_order import fair_sharing, order_transfers, T
 from intradp_ros.schedule.event_simulator import FAIR
 from intradp_ros.schedule.stage_plan import Member, PlanError, Stage, StagePlan, Turn
 from intradp_ros.schedule.stage_tasks import StageTasks
-from intradp_ros.systems.fleet.contention_free import slow_baselines
-from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits, partition, reference_scale
+from intradp_ros.systems.fleet.partitioner import (
+    KEPT,
+    NothingFits,
+    partition,
+    reference_scale,
+    slow_baselines,
+)
 
 #: What our plan is called among those of other planners.
 OURS = 'fleet'

@@ -30,8 +30,7 @@ from intradp_ros.planning.quality import Quality
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.schedule.stage_plan import PlanError, StagePlan
 from intradp_ros.split.split_graph import split_graph
-from intradp_ros.systems.fleet.contention_free import baselines
-from intradp_ros.systems.fleet.partitioner import reference_scale
+from intradp_ros.systems.fleet.partitioner import baselines, reference_scale
 from intradp_ros.systems.fleet.planner import check_size, judge, plan_fleet, stage_plan
 
 

@@ -18,7 +18,7 @@ from intradp_ros.split import split_graph
 from intradp_ros.split.calls.tuning import Tuning
 from intradp_ros.split.calls.variants import CHANNELS_LAST
 from intradp_ros.split.regions.region import Region
-from intradp_ros.systems.sharing.book.fingerprint import fingerprint
+from intradp_ros.systems.sharing.book.program_cache import fingerprint
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.session.pair import in_process_pair

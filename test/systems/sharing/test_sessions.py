@@ -32,7 +32,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.connection import State
-from intradp_ros.systems.sharing.session.leases import EVICT_AFTER, LEASE, USUAL_SESSIONS
+from intradp_ros.systems.sharing.session.greeting import EVICT_AFTER, LEASE, USUAL_SESSIONS
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import MAX_ECHO, OffloadServer

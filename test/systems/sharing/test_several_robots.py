@@ -32,7 +32,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, Path
 from intradp_ros.systems.sharing.session.connection import State
-from intradp_ros.systems.sharing.session.pong_validation import validated_load
+from intradp_ros.systems.sharing.session.followed_server import validated_load
 from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.server import OffloadServer
 from intradp_ros.systems.sharing.strategies import (

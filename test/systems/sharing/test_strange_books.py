@@ -17,12 +17,12 @@ from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.systems.sharing.book.book import MAX_ENTRIES, ScheduleBook
 from intradp_ros.systems.sharing.book.choice import ScheduleChoice
 from intradp_ros.systems.sharing.book.critical_paths import MAX_PATHS
+from intradp_ros.systems.sharing.policy.local_times import check_book
 from intradp_ros.systems.sharing.policy.patience import (
     clamped_prediction,
     LONGEST_WAIT,
     PatiencePolicy,
 )
-from intradp_ros.systems.sharing.session.acceptance import check_book
 from intradp_ros.systems.sharing.session.pair import Pair
 from intradp_ros.systems.sharing.strategies import (
     LOCAL,

@@ -13,21 +13,23 @@ server's time is least.  That is a minimum cut, since nothing overlaps.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from intradp_ros.schedule.cost import CostModel, LinkModel
+from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.systems.sharing.baselines.operator_placement import crossing_bytes, placed
-from intradp_ros.systems.sharing.partition.partition import Partition
+from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
+from intradp_ros.wire.codecs.names import NONE
 
 # Capacities are 32-bit whole numbers in scipy: the robot's whole time is so many units.
 _UNITS = 10**8
 _NEVER = 10**9
 _SOURCE, _SINK = 0, 1
+Bools = npt.NDArray[np.bool_]
 
 
 class _Network:
@@ -106,3 +108,23 @@ def min_cut(cost: CostModel, link: LinkModel, *, returns: bool = False,
 def _seconds(cost: CostModel, value: int, rate: float, link: LinkModel) -> float:
     nbytes = crossing_bytes(cost, value, cost.split.rows[value])
     return nbytes / rate + link.overhead + link.delay
+
+
+def placed(on_server: Bools) -> Partition:
+    """
+    Return the partition in which each operator runs whole on one side, shape (operators,).
+
+    Each run of neighbours on the same side is a stage of share 1 or 0.  A
+    side never waits for a stage in which it does nothing, so any placement
+    can be written like this, in the graph's own order of operators.
+    """
+    stages, stop = [], 0
+    for server, run in groupby(on_server.tolist()):
+        stop += sum(1 for _ in run)
+        stages.append(RowStage(stop, 0.0 if server else 1.0))
+    return Partition(tuple(stages))
+
+
+def crossing_bytes(cost: CostModel, value: int, rows: int) -> float:
+    """Return the bytes that so many rows of a value put on the link."""
+    return cost.split.nbytes(value, rows) * cost.wire.get((value, NONE), WireCost()).ratio

@@ -21,7 +21,7 @@ from intradp_ros.power.power_states import PowerStates
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.schedule import ROBOT, SERVER
-from intradp_ros.split.received_graph import split_received
+from intradp_ros.split.split_graph import split_received
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import (
     bandwidth_grid,

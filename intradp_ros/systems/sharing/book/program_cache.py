@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+import hashlib
 import threading
 import time
 
@@ -23,7 +24,6 @@ from intradp_ros.schedule.program import compile_program, Program
 from intradp_ros.schedule.schedule import ROBOT, Schedule
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.fingerprint import fingerprint
 from intradp_ros.systems.sharing.book.watch import DriftWatch
 from intradp_ros.systems.sharing.partition.lowering import lower
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
@@ -162,3 +162,29 @@ def _run_on_zeros(split: SplitGraph, schedule: Schedule, side: str, program: Pro
     inputs = [split.graph.values[v] for v in program.inputs]
     with suppress(Exception):  # a kernel may take no zeros; the inference itself will show
         execution.run({value.id: torch.zeros(value.shape, dtype=value.dtype) for value in inputs})
+
+
+def fingerprint(split: SplitGraph, schedules: Iterable[Schedule]) -> str:
+    """
+    Return a SHA-256 (hex) of a graph as it runs and of the transfers of some schedules.
+
+    Each side lowers a book by itself; another release may order operators otherwise, take
+    reductions apart otherwise, or cut other bands.  Where it is equal on two sides, they mean
+    the same by every transfer:
+    the same rows of the same value, or records of the same operators.  It
+    does not depend on parameters (the model's digest does), devices, or the
+    kernels that a side has chosen.
+    """
+    graph = split.graph
+    content = hashlib.sha256()
+    for op in graph.operators:
+        content.update(repr((op.target, op.inputs, op.outputs)).encode())
+    for value in graph.values:
+        facts = (value.shape, str(value.dtype), split.dims[value.id], split.rows[value.id],
+                value.id in split.folded)
+        content.update(repr(facts).encode())
+    for schedule in schedules:
+        content.update(repr([
+            (t.value, t.region.start, t.region.stop, t.source, t.target, t.encoding)
+            for t in schedule.transfers]).encode())
+    return content.hexdigest()

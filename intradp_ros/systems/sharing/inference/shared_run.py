@@ -27,8 +27,8 @@ from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import ROBOT
 from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.systems.sharing.book.program_cache import Compiled
+from intradp_ros.systems.sharing.policy.patience import WaitPolicy
 from intradp_ros.systems.sharing.policy.schedule_decision import ScheduleDecision
-from intradp_ros.systems.sharing.policy.wait_policy import WaitPolicy
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Stamp
 

@@ -21,11 +21,13 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.book.watch import DelayWatch
 from intradp_ros.systems.sharing.policy.sharing_pause import LONGEST_PAUSE, SharingPause
-from intradp_ros.systems.sharing.session.awake_clock import AwakeClock
-from intradp_ros.systems.sharing.session.followed_server import FollowedServer
-from intradp_ros.systems.sharing.session.pong_validation import validated_digests, validated_load
+from intradp_ros.systems.sharing.session.awake_clock import AwakeClock, ServerClock
+from intradp_ros.systems.sharing.session.followed_server import (
+    FollowedServer,
+    validated_digests,
+    validated_load,
+)
 from intradp_ros.systems.sharing.session.probe import Probe, probe_chunks
-from intradp_ros.systems.sharing.session.server_clock import ServerClock
 from intradp_ros.wire.codecs.registry import available
 from intradp_ros.wire.frames import Control, ControlKind, MalformedFrameError, PROTOCOL
 from intradp_ros.wire.sanitise import quoted

@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a server takes a robot that greets it."""
+"""Which robots a server takes, and when sessions end that are silent; times in seconds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +9,10 @@ from typing import Any
 
 from intradp_ros.wire.frames import PROTOCOL
 from intradp_ros.wire.sanitise import quoted
+
+USUAL_SESSIONS = 16
+LEASE = 30.0  # seconds of silence after which a session ends
+EVICT_AFTER = 2.0  # and after which it makes room for another
 
 
 def refusal(greeting: Mapping[str, Any], models: Iterable[str], names: Mapping[str, str],
@@ -35,3 +39,14 @@ def refusal(greeting: Mapping[str, Any], models: Iterable[str], names: Mapping[s
     except ValueError as error:
         return f'the model cannot be split along this axis: {error}'
     return None
+
+
+def ended(heard: Mapping[int, float], now: float) -> list[int]:
+    """Return the sessions of robots that were switched off, say."""
+    return [session for session, last in heard.items() if now - last > LEASE]
+
+
+def gives_way(heard: Mapping[int, float], now: float) -> int | None:
+    """Return the session that makes room for another: the most silent; None if all are heard."""
+    oldest = min(heard, key=lambda session: heard[session])
+    return None if now - heard[oldest] < EVICT_AFTER else oldest

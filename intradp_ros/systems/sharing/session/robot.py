@@ -36,13 +36,17 @@ from intradp_ros.systems.sharing.inference.inference_record import InferenceReco
 from intradp_ros.systems.sharing.inference.shared_run import Paths, SharedRun, Values
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.policy.local_times import LocalTimes
-from intradp_ros.systems.sharing.policy.patience import clamped_prediction, PatiencePolicy
+from intradp_ros.systems.sharing.policy.patience import (
+    clamped_prediction,
+    PatiencePolicy,
+    ServerStatus,
+    WaitPolicy,
+)
 from intradp_ros.systems.sharing.policy.schedule_decision import (
     Conditions,
     ScheduleDecision,
     select,
 )
-from intradp_ros.systems.sharing.policy.wait_policy import ServerStatus, WaitPolicy
 from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.sharing.strategies import LOCAL, OFFLOAD, SHARED, STRATEGIES
 from intradp_ros.wire.chunking import TAMPERED

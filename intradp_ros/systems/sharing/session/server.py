@@ -22,9 +22,13 @@ from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.schedule.schedule import SERVER
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
 from intradp_ros.systems.sharing.book.watch import DriftWatch
-from intradp_ros.systems.sharing.session import leases
-from intradp_ros.systems.sharing.session.greeting import refusal
-from intradp_ros.systems.sharing.session.leases import USUAL_SESSIONS
+from intradp_ros.systems.sharing.session.greeting import (
+    ended,
+    gives_way,
+    LEASE,
+    refusal,
+    USUAL_SESSIONS,
+)
 from intradp_ros.systems.sharing.session.server_session import ServerSession
 from intradp_ros.systems.sharing.session.split_models import SplitModels
 from intradp_ros.wire.frames import (
@@ -189,15 +193,15 @@ class OffloadServer:
         return {session.id: session.heard for session in self.sessions.values()}
 
     def _end_silent(self, now: float) -> None:
-        for session in leases.ended(self._heard(), now):
+        for session in ended(self._heard(), now):
             self.sessions.pop(session).close()
-            self.log(f'session {session:#x} ends: nothing was heard for {leases.LEASE:g} s')
+            self.log(f'session {session:#x} ends: nothing was heard for {LEASE:g} s')
 
     def _make_room(self) -> bool:
         """Return whether there is room for a session; only one that is silent gives way."""
         if len(self.sessions) < self.max_sessions:
             return True
-        oldest = leases.gives_way(self._heard(), time.monotonic())
+        oldest = gives_way(self._heard(), time.monotonic())
         if oldest is None:
             return False
         self.sessions.pop(oldest).close()

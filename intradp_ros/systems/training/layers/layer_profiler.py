@@ -19,7 +19,7 @@ import torch
 
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.cache_folder import cache_folder, code_digest
-from intradp_ros.graph.memory_address import memory_address
+from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes, TableError
 
 Tensors = tuple[torch.Tensor, ...]
