@@ -34,7 +34,7 @@ from intradp_ros.nodes.common.lossy_parameter import allowed, report_difference
 from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.qos_mismatch import of_speakers
 from intradp_ros.nodes.common.receiving import Receiver
-from intradp_ros.nodes.common.silence import network_of, SilenceWatch
+from intradp_ros.nodes.common.silence import network_of
 from intradp_ros.nodes.common.sole_publisher import SolePublisher
 from intradp_ros.nodes.sensors.answer_publisher import AnswerPublisher
 from intradp_ros.nodes.sensors.intake import intake_for
@@ -82,12 +82,9 @@ from intradp_ros.systems.sharing.session.robot import RobotClient
 from intradp_ros.systems.sharing.session.stream import InferenceStream
 from intradp_ros.systems.sharing.strategies import LOCAL
 from intradp_ros.wire.frames import Stamp
-from intradp_ros.wire.rejections import Rejections
 
 #: Seconds between two requests for a book that does not come.
 ASK_AGAIN = 10.0
-#: Seconds between two lines about the same thing that images or cameras lack.
-REPORT_AGAIN = 600.0
 #: Longest wait for a server to take a session with new weights, before they are used.
 SERVER_PATIENCE = 5.0
 
@@ -116,11 +113,6 @@ class InferenceNode(ManagedNode):
         self._mode = MODE.default
         self._dropped = 0
         self._last_ms: float | None = None
-        self._silence = SilenceWatch()
-        self._missing: list[str] = []
-        self._findings: list[str] = []
-        self._reported = Rejections(REPORT_AGAIN)
-        self._seen: dict[int, float] = {}
         self._asked = float('-inf')
         self._published: ProfilePublisher | None = None
         self._switching = threading.Lock()
@@ -135,6 +127,7 @@ class InferenceNode(ManagedNode):
         """Load and profile the model, and look for the server."""
         prepare_process(parameters['threads'])
         self._settings, self._mode = parameters, parameters['mode']
+        self._silence = RobotSilence(self, parameters['model'], parameters['server'])
         self._key = key_of(parameters, self.warn)
         model = ModelSpec.parse(parameters['model']).load(
             parameters['axis'] if parameters['axis'] >= 0 else None,
@@ -191,7 +184,7 @@ class InferenceNode(ManagedNode):
                 f'{network_of(self)}')
 
     def _take_input(self, number: int, message: Any) -> None:
-        self._seen[number] = time.monotonic()
+        self._silence.saw(number)
         stamp = message.header.stamp
         messages = self._together.take(number, stamp.sec + stamp.nanosec * 1e-9, message) \
             if self._intake.cameras else (message,)
@@ -201,30 +194,12 @@ class InferenceNode(ManagedNode):
     def _look_out(self) -> None:
         """Report what should be there and is not."""
         assert self.client is not None
-        now, given = time.monotonic(), self._settings
-        sources = self._sources()
-        seen = [self._seen.get(number, float('-inf')) for number in range(len(sources))]
-        silent = min(range(len(sources)), key=lambda number: seen[number])
-        silence = RobotSilence(self, given['model'], given['server'], sources[silent])
-        self._missing = []
-        self._report_findings()
         if self._mode != LOCAL and self.client.connection.book is None:
-            self._ask_for_book(now)
-        for awaited in silence.awaited(
-                self.client.connection, self._channel.peers,
-                sharing=self._mode != LOCAL, seen=now - seen[silent] < 1.0):
-            overdue, text = self._silence.look(awaited, now)
-            if overdue:
-                self._missing.append(awaited.absent)
-            if text:
-                (self.get_logger().warning if overdue else self.info)(text)
-
-    def _report_findings(self) -> None:
-        """Log what images and cameras lack, each cause once in a while."""
-        self._findings = [*self._intake.findings(), *self._answers.findings()]
-        for text in self._findings:
-            if self._reported.count(_without_numbers(text), time.monotonic()):
-                self.get_logger().warning(text)
+            self._ask_for_book(time.monotonic())
+        self._silence.look(
+            self.client.connection, self._channel.peers, self._sources(),
+            sharing=self._mode != LOCAL,
+            findings=[*self._intake.findings(), *self._answers.findings()])
 
     def _ask_for_book(self, now: float) -> None:
         """
@@ -457,7 +432,8 @@ class InferenceNode(ManagedNode):
         dropped = self._dropped + (self._worker.dropped if self._worker else 0)
         others = self._sole.others()
         inactive = ['inactive'] if self._worker is None else []
-        message = '; '.join([connection.state.value, *inactive, *self._missing, *self._findings])
+        message = '; '.join([connection.state.value, *inactive, *self._silence.missing,
+                             *self._silence.findings])
         self._diagnostics.publish(self._status.status(message, {
             'processing_time_ms': 'n/a' if self._last_ms is None else Figure(
                 self._last_ms, '.1f'),
@@ -467,25 +443,20 @@ class InferenceNode(ManagedNode):
             **{name: Total(count) for name, count in self._monitor.counts.items()},
             'model_digest': self.client.model.digest[:12],
             'refusal': connection.refusal, 'last_rejection': self._receiver.last,
-            'server_load': Figure(connection.load, '.2f'), 'mode': self._mode,
+            'server_load': Figure(connection.clock.load, '.2f'), 'mode': self._mode,
             'inputs_dropped': Total(dropped), 'inputs_unmatched': Total(self._together.unmatched),
             'frames_of_other_sessions': Total(self._stream.foreign + self._channel.foreign),
             'servers_of_this_name': len(connection.servers),
             'other_publishers': others,
             'authenticated': self._key is not None}, self._rejected(),
-            well=in_range and not self._missing and not self._findings and
-            len(connection.servers) < 2 and not others))
+            well=in_range and len(connection.servers) < 2 and not others
+            and not self._silence.missing and not self._silence.findings))
 
 
 def _stamp(header: Header) -> Stamp:
     """Return the stamp that chunks carry: what no server would take is cut off."""
     return Stamp(header.stamp.sec, min(header.stamp.nanosec, MAX_NANOSECONDS),
                  header.frame_id[:MAX_FRAME_ID])
-
-
-def _without_numbers(text: str) -> str:
-    """Return a text without what counts in it goes on: two of one cause are equal."""
-    return ''.join(letter for letter in text if not letter.isdigit())
 
 
 def _power(meter: EnergyMeter | None) -> dict[str, Any]:

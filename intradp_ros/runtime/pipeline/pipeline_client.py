@@ -11,7 +11,6 @@ tries the pipeline at a time, until one comes back.
 """
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +24,7 @@ from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.execution.recovery import finish_alone, held_pieces
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
+from intradp_ros.runtime.pipeline.fleet_patience import AnswerTimes, FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
 from intradp_ros.runtime.pipeline.interleaved_executor import Outputs, ProgramRun
 from intradp_ros.runtime.pipeline.request_queue import Request, RequestQueue, State
@@ -38,10 +37,6 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.wire.frames import Control, ControlKind, Stamp
 
 TICK = 0.02
-#: Latencies of the last inferences, by which others are late.
-_REMEMBERED = 16
-#: Latencies that may wait to be reported to the coordinator.
-_UNREPORTED = 64
 
 
 @dataclass
@@ -104,10 +99,7 @@ class PipelineClient:
         self._peers: dict[str, _Peer] = {}
         self._trusted = True
         self._begun = 0  # the highest number that was begun
-        self._latencies: deque[float] = deque(maxlen=_REMEMBERED)
-        self._unreported: deque[float] = deque(maxlen=_UNREPORTED)
-        self._came = 0, -math.inf  # the newest inference that came back, and when one did last
-        self._pinged = -math.inf
+        self._times = AnswerTimes(patience)
         self._steady = Steady('the watch of a pipeline')
         self._answers = SerialExecutor(f'answers-{channel.name}')
         self._lock = threading.RLock()
@@ -135,9 +127,7 @@ class PipelineClient:
     def new_latencies(self) -> tuple[float, ...]:
         """Return the seconds of the answers since the last call, infinite without results."""
         with self._lock:
-            latencies = tuple(self._unreported)
-            self._unreported.clear()
-        return latencies
+            return self._times.unreported()
 
     def unavailable_reason(self) -> str:
         """Return why no route can be used now; '' if one can."""
@@ -259,7 +249,7 @@ class PipelineClient:
         for request in self._queue.deliver():
             flight = self._flights.pop(request.number)
             answer = flight.answer or self._unanswered(flight)
-            self._unreported.append(math.inf if answer.outputs is None else answer.latency)
+            self._times.answered(math.inf if answer.outputs is None else answer.latency)
             self._answers.put(partial(self._answered, answer))
 
     def _may_begin(self) -> bool:
@@ -334,9 +324,7 @@ class PipelineClient:
         with self._lock:
             if outputs is not None and not flight.given_up:
                 self._trusted = True
-                now = time.monotonic()
-                self._latencies.append(now - flight.begun)
-                self._came = max(self._came[0], run.inference), now
+                self._times.came(run.inference, flight.begun, time.monotonic())
             if not flight.discarded and outputs is not None:
                 self._answer(flight, outputs, flight.given_up, events)
             self._go_on()
@@ -399,11 +387,11 @@ class PipelineClient:
                       flight.stamp)
 
     def _tick_on(self) -> None:
-        steady = self._steady
+        steady, pinged = self._steady, -math.inf
         while not self._stop.wait(TICK):
             now = time.monotonic()
-            if now - self._pinged >= self.patience.heartbeat:
-                self._pinged = now
+            if now - pinged >= self.patience.heartbeat:
+                pinged = now
                 steady.do(self._ping, None)
             with self._lock:
                 steady.do(partial(self._look, now), None)
@@ -424,18 +412,6 @@ class PipelineClient:
         for flight in tuple(self._flights.values()):
             if flight.route and flight.request.state is State.INFLIGHT and not flight.given_up:
                 reason = self._route_unavailable_reason(flight.route, flight.plan, now) \
-                    or self._lateness(flight, now)
+                    or self._times.lateness(flight.request.number, flight.begun, now)
                 if reason:
                     self._give_up(flight, reason)
-
-    def _lateness(self, flight: _PendingRequest, now: float) -> str:
-        """Say that an inference was overtaken long ago, or that nothing came back for long."""
-        newest, last = self._came
-        longest = max(self._latencies, default=None)
-        if flight.request.number < newest and now - flight.begun > 2 * (longest or 0.0) \
-                + self.patience.late_slack:
-            return f'lost: {now - flight.begun:.2f} s in flight, later ones came back'
-        quiet = now - max(flight.begun, last)
-        if not self.patience.late(quiet, longest):
-            return ''
-        return f'late: nothing came back for {quiet:.2f} s, one took {longest or 0:.2f} s at most'

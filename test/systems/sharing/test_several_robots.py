@@ -134,7 +134,7 @@ def test_the_processor_is_shared_and_its_load_reported(model: SharedModel) -> No
             while time.monotonic() < end:
                 frames[number] += robot.infer((SOURCE,), strategy=OFFLOAD).stats.shared
             ready.wait(TIMEOUT)
-            loads[number] = robot.connection.load
+            loads[number] = robot.connection.clock.load
             ready.wait(TIMEOUT)
 
     with closing(site.server):

@@ -4,7 +4,7 @@
 """Clocks of a session: the time in which this process could hear, and the server's clock."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 import math
 import threading
 
@@ -41,12 +41,43 @@ class AwakeClock:
             return self._awake
 
 
+class Hearing:
+    """
+    When the server was heard last, and for how long it has been silent; times are seconds.
+
+    `heard` is on the steady clock, `broken` whether nothing was heard for longer than `most`
+    since it was set.  Silence is counted while this process runs (`AwakeClock`).
+    """
+
+    def __init__(self, now: float, step: float, most: float) -> None:
+        self.heard, self.broken = -math.inf, False
+        self._clock, self._heard_awake, self._most = AwakeClock(now, step), 0.0, most
+
+    def hear(self, now: float) -> None:
+        """Take note that a frame came."""
+        self.broken |= self.quiet(now) > self._most
+        self.heard, self._heard_awake = now, self.awake(now)
+
+    def awake(self, now: float) -> float:
+        """Return the seconds for which this process has run."""
+        return self._clock.read(now)
+
+    def quiet(self, now: float) -> float:
+        """Return the seconds awake in which nothing was heard."""
+        return self.awake(now) - self._heard_awake
+
+
 @dataclass
 class ServerClock:
-    """Offset of the server's monotonic clock, from the ping with the shortest round trip."""
+    """
+    Offset of the server's monotonic clock, from the ping with the shortest round trip.
+
+    `load` is how many times as long it said last that it computes because of other sessions.
+    """
 
     offset: float = 0.0
-    round_trip: float = field(default=float('inf'))
+    round_trip: float = math.inf
+    load: float = 1.0
 
     def update(self, sent: float, server: float, received: float) -> float:
         """

@@ -21,7 +21,7 @@ from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.book_versions import BookVersion, BookVersions
 from intradp_ros.systems.sharing.book.watch import DelayWatch
 from intradp_ros.systems.sharing.policy.sharing_pause import LONGEST_PAUSE, SharingPause
-from intradp_ros.systems.sharing.session.awake_clock import AwakeClock, ServerClock
+from intradp_ros.systems.sharing.session.awake_clock import Hearing, ServerClock
 from intradp_ros.systems.sharing.session.followed_server import (
     FollowedServer,
     validated_digests,
@@ -58,8 +58,7 @@ class Connection:
     nothing else measures it.  A server that was restarted no longer knows the
     session, and everything begins anew.  `newest` is the last inference begun:
     a greeting says that all up to it are over.  `encodings` are those that
-    both sides have, `load` how many times as long the server computes because
-    of its other sessions.
+    both sides have, `clock` is what the server reports of its clock and load.
 
     After a failure the server is left alone for as long as `SharingPause`
     says.  Silence is counted while this process runs: `quiet` grows by no
@@ -73,18 +72,14 @@ class Connection:
         self.session = secrets.randbits(63) | 1
         self.state = State.ALONE
         self.refusal = ''
-        self.heard = float('-inf')
         self.clock = ServerClock()
         self.followed = FollowedServer()
         self.versions = BookVersions()
         self.newest = 0
         self.encodings: frozenset[str] = frozenset()
-        self.load = 1.0
         self._ask_at = self._complained = float('-inf')
         self._pause, self._probe = SharingPause(), Probe()
-        self._awake = AwakeClock(time.monotonic(), ASLEEP)
-        self._heard_awake = 0.0
-        self._silent = False  # whether nothing was heard for a time since it failed
+        self._hearing = Hearing(time.monotonic(), ASLEEP, SILENCE)
         self._stopped = False
         self._wake = threading.Event()
         self._changed = threading.Condition()
@@ -179,18 +174,22 @@ class Connection:
 
     def hear(self) -> None:
         """Take note that a frame came from the server."""
-        self._silent |= self.quiet > SILENCE
-        self.heard, self._heard_awake = time.monotonic(), self.awake
+        self._hearing.hear(time.monotonic())
+
+    @property
+    def heard(self) -> float:
+        """When a frame came last, seconds of the steady clock; -inf before the first."""
+        return self._hearing.heard
 
     @property
     def awake(self) -> float:
         """Seconds for which this process has run: a steady clock but for its own stops."""
-        return self._awake.read(time.monotonic())
+        return self._hearing.awake(time.monotonic())
 
     @property
     def quiet(self) -> float:
         """Seconds awake in which nothing was heard of the server."""
-        return self.awake - self._heard_awake
+        return self._hearing.quiet(time.monotonic())
 
     @property
     def silent(self) -> bool:
@@ -238,8 +237,8 @@ class Connection:
         if not self._greeted:
             return
         now, pause = time.monotonic(), self._pause.length
-        self._silent = overtaken or self.quiet > SILENCE
-        returns = self._pause.failed(self._silent, now)
+        self._hearing.broken = overtaken or self.quiet > SILENCE
+        returns = self._pause.failed(self._hearing.broken, now)
         if overtaken and returns:
             self._pause.answered(True)
             return
@@ -296,10 +295,10 @@ class Connection:
         sent, server = frame.body.get('robot'), frame.body.get('server')
         if isinstance(sent, float) and isinstance(server, float):
             round_trip = self.clock.update(sent, server, self.heard)
-            self.load = validated_load(frame.body.get('load', 1.0))
+            self.clock.load = validated_load(frame.body.get('load', 1.0))
             if self.delay_watch:
                 self.delay_watch.answered(round_trip)
-        if self.state is State.ALONE and self._pause.answered(self._silent):
+        if self.state is State.ALONE and self._pause.answered(self._hearing.broken):
             self._ask_soon()
         if not self.followed.knows_us(frame.body.get('known') is True or not self._greeted,
                                       time.monotonic()):
@@ -309,7 +308,7 @@ class Connection:
         pinged, steady = float('-inf'), Steady(f'session {self.session:#x}', self.log)
         while not self._stopped:
             now = time.monotonic()
-            steady.do(partial(self._awake.read, now), None)
+            steady.do(partial(self._hearing.awake, now), None)
             if now - pinged >= HEARTBEAT:
                 pinged = now
                 steady.do(partial(self._ping, now), None)

@@ -271,7 +271,8 @@ class RobotClient:
         if strategy == SHARED and OFFLOAD in agreement.book.strategies and self._silent(delays):
             strategy = OFFLOAD  # so that the robot computes all of it in one piece meanwhile
         return select(self.choice, self.cache, agreement, strategy, Conditions(
-            rate, self.predictor.spread, ahead, self.connection.load, self._concurrency.inflight))
+            rate, self.predictor.spread, ahead, self.connection.clock.load,
+            self._concurrency.inflight))
 
     def _silent(self, delays: tuple[float, float]) -> bool:
         """Return whether the server is silent; a ping that is late does not make it so."""
@@ -376,7 +377,7 @@ class RobotClient:
 
     def _outcome(self, values: Values, ended: InferenceRecord) -> Outcome:
         """Return what an inference gave, after learning from what it took."""
-        selection, load = ended.selection, max(self.choice.load, self.connection.load)
+        selection, load = ended.selection, max(self.choice.load, self.connection.clock.load)
         expected = self.choice.corrected(selection.entry, selection.expected_s)
         if self._concurrency.inflight == 1 and (
                 ended.crossed is None or load <= MAX_LEARNING_LOAD):
