@@ -67,13 +67,8 @@ def read_pieces(path: Path, memory: memoryview, pieces: Sequence[tuple[int, int]
 
     Next to the pieces memory is as it was before.
 
-    Raises
-    ------
-    ValueError
-        If there is too little room.
-    OSError
-        If the file is not there, ends before, or cannot be read.
-
+    :raises ValueError: if there is too little room.
+    :raises OSError: if the file is not there, ends before, or cannot be read.
     """
     try:
         return _read(path, memory, _DIRECT, pieces)
@@ -89,13 +84,8 @@ def read_file(path: Path, memory: memoryview) -> FileRead:
 
     The memory begins at a page and has room for the file and one page more.
 
-    Raises
-    ------
-    ValueError
-        If there is too little room.
-    OSError
-        If the file is not there, or cannot be read.
-
+    :raises ValueError: if there is too little room.
+    :raises OSError: if the file is not there, or cannot be read.
     """
     try:
         return _read(path, memory, _DIRECT)

@@ -113,18 +113,10 @@ class BlobStore:
         """
         Read a blob into a slot, past the page cache where the file system lets one.
 
-        Returns
-        -------
-        The blob, as long as nothing else is read into the slot; None if it is not stored,
-        or has other bytes than its digest says (it is removed then).
-
-        Raises
-        ------
-        ValueError
-            If the slot is too small.
-        OSError
-            If the disk fails.
-
+        :returns: the blob, as long as nothing else is read into the slot; None if it is not
+            stored, or has other bytes than its digest says (it is removed then).
+        :raises ValueError: if the slot is too small.
+        :raises OSError: if the disk fails.
         """
         path = self._path(digest)
         try:
@@ -156,15 +148,9 @@ class BlobStore:
         """
         Read pieces of a blob (offset, bytes) to where `read_into` would put them.
 
-        Returns
-        -------
-        The bytes that were read; 0 if this process has not seen the whole blob to be right.
-
-        Raises
-        ------
-        OSError
-            If the disk fails.
-
+        :returns: the bytes that were read; 0 if this process has not seen the whole blob to be
+            right.
+        :raises OSError: if the disk fails.
         """
         path = self._path(digest)
         try:
@@ -205,13 +191,8 @@ class BlobStore:
         """
         Check that so many bytes more could be written now, before anybody sends them.
 
-        Raises
-        ------
-        StoreFullError
-            If the disk has less room.
-        OSError
-            If nothing can be written.
-
+        :raises StoreFullError: if the disk has less room.
+        :raises OSError: if nothing can be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.folder) as file:
@@ -225,13 +206,8 @@ class BlobStore:
         """
         Begin to store so many bytes; what is not to `keep` may have to make room.
 
-        Raises
-        ------
-        StoreFullError
-            If there is no room, and none can be made.
-        OSError
-            If nothing can be written.
-
+        :raises StoreFullError: if there is no room, and none can be made.
+        :raises OSError: if nothing can be written.
         """
         self._make_room(nbytes, keep)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -306,11 +282,7 @@ class BlobPart:
     """
     Bytes that come in pieces; made by `BlobStore.part`.
 
-    Raises
-    ------
-    OSError
-        By what writes, if the disk is full, say; it names the file.
-
+    :raises OSError: by what writes, if the disk is full, say; it names the file.
     """
 
     def __init__(self, path: Path, digest: str, nbytes: int) -> None:

@@ -97,11 +97,7 @@ def make_plan(subject: Subject, profiles: Mapping[str, Profile], grid: Grid, out
 
     If a lossy encoding is allowed, its effect on the example is measured.
 
-    Raises
-    ------
-    CommandError
-        If the profiles do not fit the model.
-
+    :raises CommandError: if the profiles do not fit the model.
     """
     split, goal = subject.shared.split, goal or Goal()
     request = PlanRequest(

@@ -45,11 +45,8 @@ def load_inputs(texts: Sequence[str], dtypes: Sequence[torch.dtype], size: Size 
     """
     Return a tensor for each text, a shape or the path of an image; one dtype serves all.
 
-    Raises
-    ------
-    CommandError
-        If there is no text, one is neither a shape nor an image, or dtypes do not match them.
-
+    :raises CommandError: if there is no text, one is neither a shape nor an image, or dtypes do
+        not match them.
     """
     if not texts:
         raise CommandError('the model needs an input: give --input 1x3x224x224, or an image file')
@@ -82,11 +79,7 @@ def read_image(path: Path, dtype: torch.dtype = torch.uint8, size: Size | None =
 
     Values go from 0 to 255 as integers, from 0 to 1 in floating point.
 
-    Raises
-    ------
-    CommandError
-        If OpenCV cannot read it.
-
+    :raises CommandError: if OpenCV cannot read it.
     """
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if picture is None:

@@ -49,10 +49,6 @@ class _Missing:
         """
         Say how the command is installed.
 
-        Raises
-        ------
-        CommandError
-            Always.
-
+        :raises CommandError: always.
         """
         raise CommandError(f'{self._name} {MISSING}')

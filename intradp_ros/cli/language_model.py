@@ -107,12 +107,8 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
     """
     Return the model of the arguments, turned into blobs the first time.
 
-    Raises
-    ------
-    CommandError
-        If there is none, or something that is needed is not installed; or if devices or tokens of
-        the arguments make no sense, which is looked at first.
-
+    :raises CommandError: if there is none, or something that is needed is not installed; or if
+        devices or tokens of the arguments make no sense, which is looked at first.
     """
     if args.tokens < 16 or args.tokens > 1 << 24:
         raise CommandError('--tokens must be 16 to 16777216')

@@ -99,11 +99,7 @@ def local_language(args: argparse.Namespace, out: Output,
     """
     Open the model on devices of this process; yield them, and the memory's rate (bytes/s).
 
-    Raises
-    ------
-    CommandError
-        If it does not fit.
-
+    :raises CommandError: if it does not fit.
     """
     model = planned_model(args, out, args.plan)
     costs, head = model.costs, model.head

@@ -50,11 +50,7 @@ def connect(pair: Pair, book: ScheduleBook, log: list[str]) -> None:
     """
     Wait until both sides have the book and the link has been measured.
 
-    Raises
-    ------
-    CommandError
-        If that does not happen; `log` says what both sides wrote.
-
+    :raises CommandError: if that does not happen; `log` says what both sides wrote.
     """
     pair.robot.use_book(book)
     ready = pair.robot.connection.wait_ready(START_TIMEOUT)

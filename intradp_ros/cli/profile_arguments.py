@@ -48,11 +48,7 @@ def read_profile(path: Path, subject: Subject) -> Profile:
     """
     Read a profile that ``intradp profile -o`` wrote.
 
-    Raises
-    ------
-    CommandError
-        If it is none, or was measured on another model or split axis.
-
+    :raises CommandError: if it is none, or was measured on another model or split axis.
     """
     try:
         profile = parsed_profile(path)

@@ -112,11 +112,7 @@ def asked_rates(services: Sequence[Service], sites: Sequence[str], robots: int,
     """
     Return the requests per second by site and service; what names a site counts more.
 
-    Raises
-    ------
-    CommandError
-        If an entry cannot be read, or nothing is asked for.
-
+    :raises CommandError: if an entry cannot be read, or nothing is asked for.
     """
     names = [service.name for service in services]
     rates = np.array([[robots * service.rate if math.isfinite(service.rate) else 0.0

@@ -114,11 +114,7 @@ def load_subject(args: argparse.Namespace, out: Output) -> Subject:
     """
     Load, capture and split the model that the arguments name.
 
-    Raises
-    ------
-    CommandError
-        If that fails; the text says what is at fault.
-
+    :raises CommandError: if that fails; the text says what is at fault.
     """
     prepare_process(args.threads)
     try:
@@ -136,11 +132,7 @@ def captured(name: str, model: nn.Module, inputs: tuple[torch.Tensor, ...],
     """
     Capture a module and split it.
 
-    Raises
-    ------
-    CommandError
-        If it cannot be captured, or not be split along `axis`.
-
+    :raises CommandError: if it cannot be captured, or not be split along `axis`.
     """
     try:
         return Subject(name, model, share_module(model, inputs, axis), inputs)

@@ -44,11 +44,7 @@ def prepared_of(args: argparse.Namespace, out: Output) -> Prepared:
     """
     Return the task of the arguments, made ready to be planned.
 
-    Raises
-    ------
-    ValueError
-        If the task, the fleet or a share makes no sense.
-
+    :raises ValueError: if the task, the fleet or a share makes no sense.
     """
     prepare_process(args.threads)
     topology = read_fleet(args.fleet).topology if args.fleet else \

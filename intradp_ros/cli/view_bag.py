@@ -37,11 +37,7 @@ class Bag:
     """
     What was recorded by `ros2 bag record`, without ROS.
 
-    Raises
-    ------
-    ValueError
-        If the bag cannot be read, or has nothing that a view is made of.
-
+    :raises ValueError: if the bag cannot be read, or has nothing that a view is made of.
     """
 
     def __init__(self, path: Path) -> None:

@@ -62,11 +62,7 @@ def read_fleet(path: Path) -> Fleet:
     """
     Read a file.
 
-    Raises
-    ------
-    FleetFileError
-        If it cannot be read or used; the text names file, line and fix.
-
+    :raises FleetFileError: if it cannot be read or used; the text names file, line and fix.
     """
     try:
         with path.open('rb') as stream:

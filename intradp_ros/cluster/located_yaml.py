@@ -58,11 +58,7 @@ class Located:
         """
         Yield the keys and values of a mapping.
 
-        Raises
-        ------
-        FleetFileError
-            If it is none, or a key is not a text or stands twice.
-
+        :raises FleetFileError: if it is none, or a key is not a text or stands twice.
         """
         if not isinstance(self.node, yaml.MappingNode):
             raise self.fail('write "key: value" lines here')
@@ -158,11 +154,7 @@ def parse(text: str, file: str, wanted: str = 'devices and networks') -> Located
     """
     Return the top of a file; `wanted` says what an empty one lacks.
 
-    Raises
-    ------
-    FleetFileError
-        If it is not YAML, too long or too deep, empty, or uses anchors.
-
+    :raises FleetFileError: if it is not YAML, too long or too deep, empty, or uses anchors.
     """
     if len(text.encode()) > MAX_BYTES:
         raise FleetFileError(f'{file}: longer than {MAX_BYTES} bytes')

@@ -35,11 +35,7 @@ class MemberTimes:
     """
     Seconds of silence until a device is suspect or gone, and of being heard until it counts.
 
-    Raises
-    ------
-    ValueError
-        If they are not in order: heartbeat < suspect < gone.
-
+    :raises ValueError: if they are not in order: heartbeat < suspect < gone.
     """
 
     heartbeat: float = 0.2

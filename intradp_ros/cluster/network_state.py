@@ -78,11 +78,7 @@ class NetworkState:
         """
         Take the rate at which a transfer went; one not positive and finite says nothing.
 
-        Raises
-        ------
-        ValueError
-            If nothing joins the devices.
-
+        :raises ValueError: if nothing joins the devices.
         """
         path = self._topology.path(source, target)
         if not path or not 0 < rate < math.inf:

@@ -34,12 +34,8 @@ class Topology:
     """
     Devices, media, and the path of a transfer from one device to another.
 
-    Raises
-    ------
-    ValueError
-        If names occur twice or are unknown, a rate is not above zero, or a
-        delay is below it.
-
+    :raises ValueError: if names occur twice or are unknown, a rate is not above zero, or a delay
+        is below it.
     """
 
     devices: tuple[Device, ...]
@@ -92,11 +88,7 @@ class Topology:
         """
         Return the media between two devices; none from a device to itself.
 
-        Raises
-        ------
-        ValueError
-            If nothing joins them.
-
+        :raises ValueError: if nothing joins them.
         """
         if source == target:
             return ()

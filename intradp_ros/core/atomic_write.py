@@ -19,11 +19,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Folders are made.  After an exception `path` is as it was.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; it names `path`.
-
+    :raises OSError: if it cannot be written; it names `path`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,11 +44,7 @@ def sole_writer(path: Path) -> Iterator[None]:
 
     The folder is made; a file next to `path` is there meanwhile.
 
-    Raises
-    ------
-    OSError
-        If another process has it, or nothing can be written there.
-
+    :raises OSError: if another process has it, or nothing can be written there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.resolve()
@@ -76,11 +68,7 @@ def write_atomically(path: Path, text: str) -> None:
     """
     Write a text as a whole; folders are made.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written; it names the file.
-
+    :raises OSError: if it cannot be written; it names the file.
     """
     with replacing(path) as part:
         part.write_text(text)

@@ -63,11 +63,7 @@ class ChildProcess:
         """
         Start it; `prefix` are words before its command line.
 
-        Raises
-        ------
-        OSError
-            If it cannot be started.
-
+        :raises OSError: if it cannot be started.
         """
         self.name = name
         self._heard, self._gone, self._silence = heard, gone, silence
@@ -218,11 +214,7 @@ def read_message(stream: IO[bytes]) -> bytearray | None:
     """
     Read a message; None at the end.
 
-    Raises
-    ------
-    MessageError
-        If it is longer than any may be, or breaks off.
-
+    :raises MessageError: if it is longer than any may be, or breaks off.
     """
     head = stream.read(_LENGTH.size)
     if not head:

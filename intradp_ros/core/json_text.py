@@ -34,13 +34,9 @@ def read_text(path: Path, most: int = MAX_MODEL_TEXT) -> str:
     """
     Return the text of a file, without a byte order mark.
 
-    Raises
-    ------
-    ValueError
-        If it is longer than `most` bytes or no UTF-8; the text names the cause, not the file.
-    OSError
-        If it cannot be read.
-
+    :raises ValueError: if it is longer than `most` bytes or no UTF-8; the text names the cause,
+        not the file.
+    :raises OSError: if it cannot be read.
     """
     with path.open('rb') as stream:
         data = stream.read(most + 1)
@@ -57,11 +53,7 @@ def parse_json(text: str, most: int = MAX_MODEL_TEXT) -> Any:
     """
     Return what a JSON text says.
 
-    Raises
-    ------
-    ValueError
-        If it is none, is too long, or nests too deeply.
-
+    :raises ValueError: if it is none, is too long, or nests too deeply.
     """
     try:
         return json.loads(check_text(text, most))

@@ -46,11 +46,7 @@ def within(what: str, number: float, low: float, high: float) -> float:
     """
     Return a number that arrived.
 
-    Raises
-    ------
-    ValueError
-        If it is not within its range; no NaN is.
-
+    :raises ValueError: if it is not within its range; no NaN is.
     """
     if not low <= number <= high:
         raise ValueError(f'{what} must be within {low:g}..{high:g}, got {number:g}'
@@ -62,12 +58,8 @@ def check_text(text: str, most: int) -> str:
     """
     Return a JSON text that arrived, ready to be parsed.
 
-    Raises
-    ------
-    ValueError
-        If it is longer than `most`, or holds more objects and lists than any
-        of ours.
-
+    :raises ValueError: if it is longer than `most`, or holds more objects and lists than any of
+        ours.
     """
     if len(text) > most:
         raise ValueError(f'a text of {len(text)} characters, at most {most} are taken')

@@ -39,13 +39,8 @@ class SharedKey:
         """
         Read what `save` wrote.
 
-        Raises
-        ------
-        ValueError
-            If the file is not a key, or others than its owner may read it.
-        OSError
-            If it cannot be read.
-
+        :raises ValueError: if the file is not a key, or others than its owner may read it.
+        :raises OSError: if it cannot be read.
         """
         check_private(path, 'the key file')
         with path.open('rb') as file:
@@ -62,11 +57,7 @@ class SharedKey:
         """
         Write the key to a new file that only its owner may read.
 
-        Raises
-        ------
-        FileExistsError
-            If there is such a file.
-
+        :raises FileExistsError: if there is such a file.
         """
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, 'w') as file:

@@ -57,11 +57,7 @@ def torchvision() -> Any:
 
     Every package that imports torchvision must be imported afterwards.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If torchvision is not installed.
-
+    :raises ModuleNotFoundError: if torchvision is not installed.
     """
     declare_operators()
     return import_module('torchvision')

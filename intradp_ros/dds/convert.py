@@ -45,12 +45,8 @@ def chunk_from_message(message: TensorChunk) -> Chunk:
     """
     Return the chunk that a message carries; its data shares the message's memory.
 
-    Raises
-    ------
-    MalformedFrameError
-        If a field is impossible whatever the schedule.  (What the schedule
-        says is compared when the chunk is put together with others.)
-
+    :raises MalformedFrameError: if a field is impossible whatever the schedule.  (What the
+        schedule says is compared when the chunk is put together with others.)
     """
     _check_chunk(message)
     return Chunk(
@@ -74,11 +70,7 @@ def stamp_from_header(header: Header) -> Stamp:
     """
     Return the stamp of a header.
 
-    Raises
-    ------
-    MalformedFrameError
-        If there is no such time, or the frame id is overlong.
-
+    :raises MalformedFrameError: if there is no such time, or the frame id is overlong.
     """
     if header.stamp.nanosec > MAX_NANOSECONDS or len(header.frame_id) > MAX_FRAME_ID:
         raise MalformedFrameError(
@@ -104,11 +96,7 @@ def control_to_message(control: Control, sequence: int) -> SessionControl:
     """
     Return the message of a control frame; `sequence` is its number among those of this side.
 
-    Raises
-    ------
-    ValueError
-        If the body is not a JSON object of finite numbers, or is too long.
-
+    :raises ValueError: if the body is not a JSON object of finite numbers, or is too long.
     """
     try:
         body = json.dumps(dict(control.body), separators=(',', ':'), allow_nan=False)
@@ -128,11 +116,7 @@ def control_from_message(message: SessionControl) -> Control:
     """
     Return the control frame that a message carries.
 
-    Raises
-    ------
-    MalformedFrameError
-        If the kind is unknown, or the body is overlong or no JSON object.
-
+    :raises MalformedFrameError: if the kind is unknown, or the body is overlong or no JSON object.
     """
     try:
         kind = ControlKind(message.kind)

@@ -65,11 +65,7 @@ def check_server_name(name: str) -> None:
     """
     Check that a server's name can be that of topics.
 
-    Raises
-    ------
-    ValueError
-        If it cannot.
-
+    :raises ValueError: if it cannot.
     """
     if not re.fullmatch(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', name, re.ASCII):
         raise ValueError(f"a server's name becomes that of topics, got {name!r}: use "

@@ -62,12 +62,8 @@ class DdsPeers:
     each other first and again and again (`wire/handshake.py`): what was recorded of others is
     not taken.  For the rest see `DdsChannel`.
 
-    Raises
-    ------
-    ValueError
-        If a name cannot be part of a topic's; by what makes a channel, if
-        there are as many as may be, and none of their devices is silent.
-
+    :raises ValueError: if a name cannot be part of a topic's; by what makes a channel, if there
+        are as many as may be, and none of their devices is silent.
     """
 
     def __init__(self, context: Context, fleet: str, name: str, *, namespace: str = '',

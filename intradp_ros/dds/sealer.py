@@ -55,11 +55,7 @@ class Sealer:
         """
         Check who sent a message, and that it did not come before.
 
-        Raises
-        ------
-        MalformedFrameError
-            If it has no seal, not the right one, or was here before.
-
+        :raises MalformedFrameError: if it has no seal, not the right one, or was here before.
         """
         self.check_seal(message)
         self.check_new(message)

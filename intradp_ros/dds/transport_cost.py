@@ -82,11 +82,8 @@ def measure_transport_cost(timeout: float = TIMEOUT) -> TransportCost:
     """
     Send chunks of two sizes from one process to another and count their processor seconds.
 
-    Raises
-    ------
-    TransportCostError
-        If nothing arrives, or a process fails or takes longer than `timeout` (seconds).
-
+    :raises TransportCostError: if nothing arrives, or a process fails or takes longer than
+        `timeout` (seconds).
     """
     name, watch = f'moving_{secrets.token_hex(6)}', ChildWatch()
     children = [subprocess.Popen(

@@ -100,11 +100,7 @@ def find_transport(name: str) -> Transport:
     """
     Return the transport of that name in `TRANSPORTS`.
 
-    Raises
-    ------
-    ValueError
-        If there is none of that name.
-
+    :raises ValueError: if there is none of that name.
     """
     if name not in TRANSPORTS:
         raise ValueError(f'no transport {name!r}; there are ' + ', '.join(TRANSPORTS))
@@ -125,15 +121,9 @@ def transport_environment(
     `environment` is what they will be added to, `limits` the directory of
     the kernel's limits (default /proc/sys/net/core).
 
-    Raises
-    ------
-    ValueError
-        If there is no transport of that name.
-    TransportError
-        If nothing would be delivered: the kernel's limits are too low, or
-        another variable overrides the profile; or if the middleware knows no
-        such profile.
-
+    :raises ValueError: if there is no transport of that name.
+    :raises TransportError: if nothing would be delivered: the kernel's limits are too low, or
+        another variable overrides the profile; or if the middleware knows no such profile.
     """
     transport = find_transport(name)
     variables = {VARIABLE: name}
@@ -202,11 +192,7 @@ def usable_environment(
     That is large_data, which costs less CPU, or else udp; then the second
     item says why, and is '' otherwise.
 
-    Raises
-    ------
-    ValueError, TransportError
-        As `transport_environment` does, if a transport is named.
-
+    :raises ValueError, TransportError: as `transport_environment` does, if a transport is named.
     """
     if name != AUTO:
         return transport_environment(name, environment, limits), ''
@@ -225,11 +211,7 @@ def possible_environment(
     So nodes run with any middleware (Humble, Cyclone DDS, Zenoh).  The second
     item says then what is lost, and is '' otherwise.
 
-    Raises
-    ------
-    ValueError, TransportError
-        As `transport_environment` does, for any other cause.
-
+    :raises ValueError, TransportError: as `transport_environment` does, for any other cause.
     """
     problem = middleware_problem(environment) if find_transport(name).profile else ''
     if not problem:
@@ -266,11 +248,7 @@ def profile_path(file: str) -> Path:
     """
     Return where a profile file is installed.
 
-    Raises
-    ------
-    TransportError
-        If the package's share directory is not found.
-
+    :raises TransportError: if the package's share directory is not found.
     """
     prefixes = [*os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep), sys.prefix]
     places = [Path(prefix) / 'share' / 'intradp_ros' / 'config' for prefix in prefixes if prefix]

@@ -75,11 +75,7 @@ def capture_ladder(model: nn.Module, example: Rows, sizes: Sequence[int] = SIZES
     """
     Capture a model for batches; `example` holds its inputs for one row.
 
-    Raises
-    ------
-    CaptureError
-        If it cannot be captured for one row.
-
+    :raises CaptureError: if it cannot be captured for one row.
     """
     one = capture(model, tuple(example), methods=methods)
     ladder = single_rung(one)
@@ -157,11 +153,7 @@ def save_ladder(ladder: BatchLadder, path: str | os.PathLike[str], notes: str = 
     """
     Write a ladder to one archive: its graph for one row, and what others have of their own.
 
-    Raises
-    ------
-    GraphFormatError
-        As `save_graph`.
-
+    :raises GraphFormatError: as `save_graph`.
     """
     with replacing(Path(path)) as part:
         save_graph(ladder.one, part, notes)
@@ -183,13 +175,8 @@ def load_ladder(path: str | os.PathLike[str]) -> BatchLadder:
     """
     Read an archive; one of a graph alone has one rung.
 
-    Raises
-    ------
-    GraphFormatError
-        If the file is not such an archive.
-    OSError
-        If it cannot be read.
-
+    :raises GraphFormatError: if the file is not such an archive.
+    :raises OSError: if it cannot be read.
     """
     one = load_graph(path)
     ladder = single_rung(one)

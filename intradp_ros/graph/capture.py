@@ -49,34 +49,19 @@ def capture(
     """
     Capture a model, as it behaves in evaluation, for inputs shaped as `example`.
 
-    Parameters
-    ----------
-    model
-        Any module whose result depends on nothing but its arguments.  It is
-        not changed; the graph shares the memory of its parameters.
-    example
-        The model's positional arguments, or its single one.  Tensors become
-        the graph's inputs, with these shapes and dtypes; all else (numbers,
-        strings, None) becomes a constant of the graph.
-    kwargs
-        Keyword arguments of the call.
-    name
-        Name of the graph; the class of the model by default.
-    methods
-        Ways to capture, in the order in which they are tried.
-    effects
-        Whether callers see what the model does in addition to returning
-        results: one that writes to its inputs or to files, or leaves tensors
-        in itself, is refused.
-
-    Raises
-    ------
-    CaptureError
-        If the model cannot be captured.  The message names the input, the
+    :param model: any module whose result depends on nothing but its arguments.  It is not changed;
+        the graph shares the memory of its parameters.
+    :param example: the model's positional arguments, or its single one.  Tensors become the
+        graph's inputs, with these shapes and dtypes; all else (numbers, strings, None) becomes a
+        constant of the graph.
+    :param kwargs: keyword arguments of the call.
+    :param name: name of the graph; the class of the model by default.
+    :param methods: ways to capture, in the order in which they are tried.
+    :param effects: whether callers see what the model does in addition to returning results: one
+        that writes to its inputs or to files, or leaves tensors in itself, is refused.
+    :raises CaptureError: if the model cannot be captured.  The message names the input, the
         submodule or the operator at fault.
-    ValueError
-        If there is no such method.
-
+    :raises ValueError: if there is no such method.
     """
     if unknown := set(methods).difference(METHODS):
         raise ValueError(f'no capture method {unknown.pop()!r}; there are {", ".join(METHODS)}')

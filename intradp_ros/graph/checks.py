@@ -31,11 +31,7 @@ def check_graph(graph: OperatorGraph) -> None:
     """
     Check that a graph is one: ids, order, targets, references, structure.
 
-    Raises
-    ------
-    GraphFormatError
-        If it is not; names the operator or value.
-
+    :raises GraphFormatError: if it is not; names the operator or value.
     """
     _check_inputs(graph)
     known = set(graph.inputs)
@@ -55,11 +51,7 @@ def check_target(operator: Operator) -> None:
     """
     Check that an operator calls a functional ATen or torchvision operator that can take the call.
 
-    Raises
-    ------
-    GraphFormatError
-        If it does not.  Nothing but names of operators is looked up.
-
+    :raises GraphFormatError: if it does not.  Nothing but names of operators is looked up.
     """
     target, where = operator.target, f'operator {operator.name!r}'
     private = '.__' in target and not _OF_PYTHON.fullmatch(target)

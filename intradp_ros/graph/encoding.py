@@ -37,11 +37,7 @@ def encode(template: Any) -> Any:
     References and what JSON lacks become objects with one key, such as
     ``{"value": 3}`` or ``{"dtype": "float32"}``.
 
-    Raises
-    ------
-    GraphFormatError
-        If the template holds anything else than an operator's arguments may.
-
+    :raises GraphFormatError: if the template holds anything else than an operator's arguments may.
     """
     if isinstance(template, float) and not math.isfinite(template):
         return {'float': str(template)}
@@ -62,11 +58,7 @@ def decode(item: Any) -> Any:
     """
     Return the argument template that a JSON value stands for.
 
-    Raises
-    ------
-    GraphFormatError
-        If it is an object of another form than `encode` makes.
-
+    :raises GraphFormatError: if it is an object of another form than `encode` makes.
     """
     if isinstance(item, list):
         return [decode(part) for part in item]

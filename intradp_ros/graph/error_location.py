@@ -25,11 +25,7 @@ def blame_submodule(model: nn.Module, doing: str) -> Iterator[None]:
     """
     Turn an exception into an error that names the submodule, and the line, it came from.
 
-    Raises
-    ------
-    CaptureError
-        In place of any other exception.
-
+    :raises CaptureError: in place of any other exception.
     """
     entered: list[str] = []
     handles = []

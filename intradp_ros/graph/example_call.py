@@ -53,11 +53,8 @@ def example_call(
     """
     Flatten the example arguments of a model.
 
-    Raises
-    ------
-    CaptureError
-        If they hold no tensor, or an object that is neither a tensor nor a plain constant.
-
+    :raises CaptureError: if they hold no tensor, or an object that is neither a tensor nor a plain
+        constant.
     """
     leaves, tree = flatten_call(args, kwargs)
     paths, _ = pytree.tree_flatten_with_path((tuple(args), dict(sorted(kwargs.items()))))

@@ -50,11 +50,8 @@ def import_program(program: ExportedProgram, given: Sequence[Given]) -> Imported
 
     `given` says what each of the program's own arguments is.
 
-    Raises
-    ------
-    CaptureError
-        If a node is not a functional operator call or has no static shape; names it.
-
+    :raises CaptureError: if a node is not a functional operator call or has no static shape; names
+        it.
     """
     imported = Imported()
     meaning = _import_placeholders(imported, program, given)

@@ -47,11 +47,8 @@ def read_manifest(data: bytes, digest: str) -> Manifest:
     """
     Return the manifest that a text describes; nothing in it is trusted.
 
-    Raises
-    ------
-    GraphFormatError
-        If it has another digest, or does not describe a valid graph with all its weights.
-
+    :raises GraphFormatError: if it has another digest, or does not describe a valid graph with all
+        its weights.
     """
     if hashlib.sha256(data).hexdigest() != digest:
         raise GraphFormatError(f'not the model {digest[:12]}: its text has another digest')

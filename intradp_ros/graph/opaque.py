@@ -29,12 +29,8 @@ class OpaqueModel:
         """
         Run the model; it sees copies, for it may write to its arguments.
 
-        Raises
-        ------
-        RuntimeError
-            If a result that is not a tensor differs from that of the captured
+        :raises RuntimeError: if a result that is not a tensor differs from that of the captured
             example: the graph holds it as a constant.
-
         """
         leaves = self._leaves([tensor.clone() for tensor in tensors])
         if len(leaves) != len(self.expected):

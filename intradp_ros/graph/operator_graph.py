@@ -162,11 +162,7 @@ def resolve_target(target: str) -> Any:
     """
     Return the ATen overload that a target such as ``aten.conv2d.default`` names.
 
-    Raises
-    ------
-    ValueError
-        If the name is not that of an operator overload torch knows.
-
+    :raises ValueError: if the name is not that of an operator overload torch knows.
     """
     namespace, _, rest = target.partition('.')
     packet, _, overload = rest.rpartition('.')

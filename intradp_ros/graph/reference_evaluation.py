@@ -28,11 +28,8 @@ def run_graph(graph: OperatorGraph, inputs: Sequence[torch.Tensor]) -> list[Any]
     Every value is freed after its last use.  Nothing is split or optimised:
     this is the result that every other way to run the graph must reproduce.
 
-    Raises
-    ------
-    GraphInputError
-        If an input has another shape or dtype than the graph was captured with.
-
+    :raises GraphInputError: if an input has another shape or dtype than the graph was captured
+        with.
     """
     check_inputs(graph, inputs)
     values: dict[int, torch.Tensor] = dict(zip(graph.inputs, inputs))
@@ -57,11 +54,7 @@ def check_inputs(graph: OperatorGraph, inputs: Sequence[torch.Tensor]) -> None:
     """
     Compare flattened inputs with the graph's own.
 
-    Raises
-    ------
-    GraphInputError
-        If count, shape or dtype differ; names the input.
-
+    :raises GraphInputError: if count, shape or dtype differ; names the input.
     """
     if len(inputs) != len(graph.inputs):
         raise GraphInputError(

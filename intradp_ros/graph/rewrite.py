@@ -28,20 +28,12 @@ def rebuild(
     """
     Return the graph with changes, without what then is dead, and numbered anew.
 
-    Parameters
-    ----------
-    graph
-        The graph before.
-    operators
-        All operators, in topological order, if they changed.
-    same
-        By value id: the reference (to another value or a parameter) that
-        stands for the value from now on.
-    values
-        New values, numbered on from the graph's last one.
-    parameters
-        New parameters, by name.
-
+    :param graph: the graph before.
+    :param operators: all operators, in topological order, if they changed.
+    :param same: by value id: the reference (to another value or a parameter) that stands for the
+        value from now on.
+    :param values: new values, numbered on from the graph's last one.
+    :param parameters: new parameters, by name.
     """
     every = (*graph.values, *values)
     known = {**graph.parameters, **(parameters or {})}

@@ -50,11 +50,8 @@ def graph_to_json(graph: OperatorGraph) -> str:
     """
     Return the graph's structure as JSON: without the data of parameters, always the same text.
 
-    Raises
-    ------
-    GraphFormatError
-        If the graph was captured as one opaque operator, which only its own process can run.
-
+    :raises GraphFormatError: if the graph was captured as one opaque operator, which only its own
+        process can run.
     """
     return _dump(structure_of(graph))
 
@@ -67,11 +64,8 @@ def graph_from_json(
     Without `parameters` the graph is good for planning: its parameters have
     shapes and dtypes, but no data (they are on the ``meta`` device).
 
-    Raises
-    ------
-    GraphFormatError
-        If the text does not describe a valid graph, or other parameters than those given.
-
+    :raises GraphFormatError: if the text does not describe a valid graph, or other parameters than
+        those given.
     """
     graph = graph_of_document(parse_document(text))
     return graph if parameters is None else _with_parameters(graph, parameters)
@@ -83,11 +77,7 @@ def save_graph(graph: OperatorGraph, path: str | os.PathLike[str], notes: str = 
 
     `notes` are text for those who use the model; its digest does not depend on them.
 
-    Raises
-    ------
-    GraphFormatError
-        If the graph cannot be serialised, or holds no parameter data.
-
+    :raises GraphFormatError: if the graph cannot be serialised, or holds no parameter data.
     """
     _check_data(graph)
     members = {GRAPH: graph_to_json(graph).encode()}
@@ -107,13 +97,8 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
     """
     Read an archive that `save_graph` wrote, by its path or from an open file.
 
-    Raises
-    ------
-    GraphFormatError
-        If the file is not such an archive.
-    OSError
-        If it cannot be read.
-
+    :raises GraphFormatError: if the file is not such an archive.
+    :raises OSError: if it cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -131,13 +116,8 @@ def load_notes(path: str | os.PathLike[str]) -> str:
     """
     Return the notes in an archive that `save_graph` wrote, '' if there are none.
 
-    Raises
-    ------
-    GraphFormatError
-        If the file is not such an archive.
-    OSError
-        If it cannot be read.
-
+    :raises GraphFormatError: if the file is not such an archive.
+    :raises OSError: if it cannot be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -156,11 +136,7 @@ def digest(graph: OperatorGraph) -> str:
     Two graphs with the same digest compute the same.  It does not depend on
     the graph's name, on memory formats, on the machine or the process.
 
-    Raises
-    ------
-    GraphFormatError
-        If the graph cannot be serialised, or holds no parameter data.
-
+    :raises GraphFormatError: if the graph cannot be serialised, or holds no parameter data.
     """
     return hashlib.sha256(manifest_text(graph).encode()).hexdigest()
 
@@ -171,11 +147,7 @@ def manifest_text(graph: OperatorGraph) -> str:
 
     Who knows its digest can check any parameter by itself (`graph/manifest.py`).
 
-    Raises
-    ------
-    GraphFormatError
-        If the graph cannot be serialised, or holds no parameter data.
-
+    :raises GraphFormatError: if the graph cannot be serialised, or holds no parameter data.
     """
     _check_data(graph)
     return _dump({

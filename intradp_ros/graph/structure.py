@@ -25,12 +25,8 @@ def structure_of(graph: OperatorGraph) -> Json:
     """
     Return everything about a graph but the data of its parameters.
 
-    Raises
-    ------
-    GraphFormatError
-        If the graph was captured as one opaque operator, which only its own
+    :raises GraphFormatError: if the graph was captured as one opaque operator, which only its own
         process can run, or if an argument cannot be written.
-
     """
     if graph.opaque is not None:
         raise GraphFormatError(
@@ -70,11 +66,7 @@ def graph_of(document: Any) -> OperatorGraph:
 
     Only the form is checked here, not that the ids make sense.
 
-    Raises
-    ------
-    GraphFormatError
-        If the document has unknown, missing or ill-typed parts.
-
+    :raises GraphFormatError: if the document has unknown, missing or ill-typed parts.
     """
     _check_version(document)
     fields = _fields(document, 'graph', _GRAPH)

@@ -23,11 +23,7 @@ def rebuild_outputs(graph: OperatorGraph, flat: Sequence[Any]) -> Any:
     """
     Rebuild the model's own result from the graph's flattened outputs.
 
-    Raises
-    ------
-    GraphFormatError
-        If the structure holds a class that this process does not know.
-
+    :raises GraphFormatError: if the structure holds a class that this process does not know.
     """
     return unflattened(list(flat), load_tree(graph.output_tree))
 
@@ -83,11 +79,8 @@ def load_tree(text: str) -> Tree:
     """
     Return the structure that a text describes.
 
-    Raises
-    ------
-    GraphFormatError
-        If the text is malformed or names a class that this process does not know.
-
+    :raises GraphFormatError: if the text is malformed or names a class that this process does not
+        know.
     """
     check_tree(text)
     try:
@@ -100,11 +93,8 @@ def check_tree(text: str) -> int:
     """
     Check the text of a structure and return the count of its leaves; nothing is imported.
 
-    Raises
-    ------
-    GraphFormatError
-        If the text is malformed, or would make torch import modules that it names.
-
+    :raises GraphFormatError: if the text is malformed, or would make torch import modules that it
+        names.
     """
     try:
         protocol, node = json.loads(text)

@@ -69,11 +69,7 @@ def private_copy(model: nn.Module, parameters: bool = False) -> nn.Module:
 
     If asked to, small `parameters` are copied as well.
 
-    Raises
-    ------
-    CaptureError
-        If the model cannot be copied.
-
+    :raises CaptureError: if the model cannot be copied.
     """
     held = list(model.parameters())
     parameters = parameters and sum(p.numel() * p.element_size() for p in held) <= _COPIED_BYTES
@@ -118,12 +114,8 @@ def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehe
     Neither the model nor what its code leads to is changed by it, nor are
     the states of random numbers; with `effects`, no file either.
 
-    Raises
-    ------
-    CaptureError
-        If the model fails, returns no tensor, keeps state, is not
-        deterministic, or is not on the CPU.
-
+    :raises CaptureError: if the model fails, returns no tensor, keeps state, is not deterministic,
+        or is not on the CPU.
     """
     _check_devices(model, call)
     own = held_state(model)
@@ -193,11 +185,7 @@ class _Trial:
         """
         Run the model once, and see what it asks of the world around it.
 
-        Raises
-        ------
-        CaptureError
-            If it does so at every run.
-
+        :raises CaptureError: if it does so at every run.
         """
         around = Surroundings(stops=self.effects or self.begun)
         with around.watched():
@@ -253,11 +241,7 @@ class _Trial:
         """
         Note which tensors differ from those before.
 
-        Raises
-        ------
-        CaptureError
-            If a parameter or buffer does, or anything that is not a tensor.
-
+        :raises CaptureError: if a parameter or buffer does, or anything that is not a tensor.
         """
         changed = self.state.changed_tensors(self.before)
         self.refuse_registered(changed, self.before)

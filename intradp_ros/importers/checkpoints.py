@@ -34,11 +34,7 @@ def checkpoint_module(path: Path) -> Any:
     """
     Return the module that a checkpoint of ultralytics holds, as an inert object.
 
-    Raises
-    ------
-    LoadingError
-        If it holds none.
-
+    :raises LoadingError: if it holds none.
     """
     kind = kind_of(path)
     if kind is not Kind.CHECKPOINT:
@@ -62,11 +58,7 @@ def state_of(path: Path) -> dict[str, torch.Tensor]:
 
     Those of a training's checkpoint or a whole pickled module are found, too.
 
-    Raises
-    ------
-    LoadingError
-        If there are none.
-
+    :raises LoadingError: if there are none.
     """
     try:
         kind = kind_of(path)

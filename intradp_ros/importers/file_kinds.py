@@ -57,12 +57,8 @@ def kind_of(path: Path) -> Kind:
     """
     Return what a file or folder holds.
 
-    Raises
-    ------
-    LoadingError
-        If it is not there, cannot be read, is a pipe or a device, or unpacks to
+    :raises LoadingError: if it is not there, cannot be read, is a pipe or a device, or unpacks to
         much more than it is.
-
     """
     if path.is_dir():
         return Kind.FOLDER
@@ -133,11 +129,7 @@ def check_program(path: Path) -> None:
 
     Loading such would run what they name.
 
-    Raises
-    ------
-    LoadingError
-        If it does; the text says what.
-
+    :raises LoadingError: if it does; the text says what.
     """
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():

@@ -61,12 +61,7 @@ def measured(process: Process, mean: Sequence[float] = (), std: Sequence[float] 
     :param mean: with `std` what the library says, taken where it is what it does (that
         has fewer digits).
     :param interpolation: what the library says; taken where the size depends on the picture.
-
-    Raises
-    ------
-    PreprocessingError
-        If no card says it.
-
+    :raises PreprocessingError: if no card says it.
     """
     sizes = [_run(process, np.zeros((*form, 3), np.uint8)).shape[2:] for form in _FORMS]
     scaling = scaling_of(process, mean, std)

@@ -79,14 +79,8 @@ def find_model(source: str, weights: str = '', shape: Sequence[int] = ()) -> Fou
         architecture of timm.
     :param shape: of the input, where it is given; what computes sizes from it
         (as ONNX does) then has constants.
-
-    Raises
-    ------
-    LoadingError
-        If there is no such model, or it cannot be loaded; the text says why.
-    ModelSpecError
-        If a factory fails.
-
+    :raises LoadingError: if there is no such model, or it cannot be loaded; the text says why.
+    :raises ModelSpecError: if a factory fails.
     """
     scheme, _, rest = source.partition(':')
     try:

@@ -124,11 +124,7 @@ def difference(model: Any, converted: nn.Module, noise: torch.Tensor) -> float:
 
     Of some input, by the greatest spread among the outputs; infinity for other shapes.
 
-    Raises
-    ------
-    NoEvaluationError
-        If `onnx.reference` cannot evaluate it.
-
+    :raises NoEvaluationError: if `onnx.reference` cannot evaluate it.
     """
     try:
         evaluates = evaluator(model)

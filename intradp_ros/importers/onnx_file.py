@@ -81,11 +81,7 @@ def open_onnx(path: str) -> OnnxFile:
     """
     Read a file and check what it asks for.
 
-    Raises
-    ------
-    LoadingError
-        If it is not an ONNX file, or asks for what cannot be converted.
-
+    :raises LoadingError: if it is not an ONNX file, or asks for what cannot be converted.
     """
     model = _load(path)
     if len(model.functions):
@@ -241,12 +237,7 @@ def converted(file: OnnxFile, shape: Sequence[int]) -> nn.Module:
     Return a file as a module, compared with what the operators are defined to do.
 
     :param shape: of the input, whole.
-
-    Raises
-    ------
-    LoadingError
-        If onnx2torch cannot convert it, or computes something else.
-
+    :raises LoadingError: if onnx2torch cannot convert it, or computes something else.
     """
     to_torch: Any = import_module('onnx2torch')
     _register()

@@ -261,11 +261,7 @@ def resized(resize: Resize, *, floating: bool = True) -> nn.Module:
     """
     Return a module that computes a Resize.
 
-    Raises
-    ------
-    ResizeError
-        If it interpolates whole numbers.
-
+    :raises ResizeError: if it interpolates whole numbers.
     """
     if not floating and resize.mode != 'nearest':
         raise ResizeError(f'{resize.mode} of whole numbers: how it rounds nothing defines')

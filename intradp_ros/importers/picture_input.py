@@ -22,12 +22,7 @@ def picture_shape(source: str, said: Sequence[int], given: Sequence[int]) -> tup
 
     :param said: what the source says, 0 for what it leaves open; empty for nothing.
     :param given: what is asked for, empty for what the source says.
-
-    Raises
-    ------
-    LoadingError
-        If the model takes no such picture, or nothing says its size.
-
+    :raises LoadingError: if the model takes no such picture, or nothing says its size.
     """
     _check_said(source, said)
     shape = tuple(given or (1, 3, *said[2:]) * bool(said))

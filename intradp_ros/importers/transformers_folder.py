@@ -76,12 +76,8 @@ def from_folder(path: str) -> Found:
     """
     Return the model of a folder, with what its configuration says.
 
-    Raises
-    ------
-    LoadingError
-        If `transformers` is missing, or the folder is none of its, needs code of
+    :raises LoadingError: if `transformers` is missing, or the folder is none of its, needs code of
         its own, or has no safetensors.
-
     """
     folder = Path(path)
     config = _read(folder / CONFIG)

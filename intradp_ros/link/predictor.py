@@ -146,11 +146,7 @@ def make_predictor(name: str, **options: float) -> RatePredictor:
     """
     Return the predictor of that name in `PREDICTORS`.
 
-    Raises
-    ------
-    ValueError
-        If there is none of that name, or an option is out of its range.
-
+    :raises ValueError: if there is none of that name, or an option is out of its range.
     """
     if name not in PREDICTORS:
         raise ValueError(f'no predictor {name!r}; there are ' + ', '.join(PREDICTORS))

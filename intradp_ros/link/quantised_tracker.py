@@ -18,11 +18,7 @@ class Steps:
     quarters of a step away.  So what is made for one value is good for a
     while, and found again when the value comes back.
 
-    Raises
-    ------
-    ValueError
-        If the step is not above 1.
-
+    :raises ValueError: if the step is not above 1.
     """
 
     def __init__(self, step: float, first: float) -> None:

@@ -95,24 +95,14 @@ class HeadCard:
     """
     What the outputs say.
 
-    Parameters
-    ----------
-    kind
-        One of `KINDS`; ``tensors`` if nothing but that.
-    score_threshold
-        Detections, classes and key points less sure than this are left out.
-    iou_threshold
-        Of detections of one class that overlap by more (intersection over
+    :param kind: one of `KINDS`; ``tensors`` if nothing but that.
+    :param score_threshold: detections, classes and key points less sure than this are left out.
+    :param iou_threshold: of detections of one class that overlap by more (intersection over
         union), the surest stays; 1: all do.
-    max_detections
-        Detections or classes at most.
-    form
-        Boxes as two corners (``xyxy``) or as middle and size (``xywh``).
-    relative
-        Whether boxes are in shares of the input, not in its pixels.
-    softmax
-        Whether scores of classes are logits.
-
+    :param max_detections: detections or classes at most.
+    :param form: boxes as two corners (``xyxy``) or as middle and size (``xywh``).
+    :param relative: whether boxes are in shares of the input, not in its pixels.
+    :param softmax: whether scores of classes are logits.
     """
 
     kind: str = 'tensors'
@@ -177,11 +167,7 @@ def card_from_json(text: str) -> ModelCard:
     """
     Return the card that a JSON text holds; what is left out is as by default.
 
-    Raises
-    ------
-    CardError
-        If it holds none.
-
+    :raises CardError: if it holds none.
     """
     if len(text) > LARGEST_CARD:
         raise CardError(f'a card of {len(text)} bytes; {LARGEST_CARD} at most')

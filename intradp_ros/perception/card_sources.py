@@ -33,11 +33,7 @@ def find_card(spec: ModelSpec, path: str = '') -> ModelCard | None:
 
     None if nothing comes with it.
 
-    Raises
-    ------
-    CardError
-        If the file cannot be read, or what is found is not a card.
-
+    :raises CardError: if the file cannot be read, or what is found is not a card.
     """
     if path:
         return read_card(Path(path))

@@ -24,11 +24,7 @@ def decode(outputs: Outputs, card: HeadCard, view: View) -> Prediction | None:
     """
     Return what the outputs say, None if they are tensors only.
 
-    Raises
-    ------
-    HeadError
-        If they do not fit the card's head.
-
+    :raises HeadError: if they do not fit the card's head.
     """
     head = HEADS.get(card.kind)
     return head(outputs, card, view) if head else None

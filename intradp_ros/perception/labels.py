@@ -68,11 +68,7 @@ def parse_labels(text: str) -> tuple[str, ...]:
     names is taken, by the column of numbers if there is one; lines numbered
     from 0 are names with their numbers.  What could be meant in two ways is refused.
 
-    Raises
-    ------
-    CardError
-        If there is no such file, or it is not a list of names.
-
+    :raises CardError: if there is no such file, or it is not a list of names.
     """
     text = text.removeprefix('\ufeff')
     if not text.strip():

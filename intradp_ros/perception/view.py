@@ -168,11 +168,7 @@ def cut(size: Size, region: Region) -> Region:
     """
     Return the part of a region that lies in a picture.
 
-    Raises
-    ------
-    ValueError
-        If there is none.
-
+    :raises ValueError: if there is none.
     """
     left, top = max(0, region.x), max(0, region.y)
     right = min(size[1], region.x + region.width)

@@ -21,11 +21,7 @@ def captured_model(split: SplitGraph, profile: Profile,
     `profile` holds for every device that is not in `measured`, divided by
     the device's speed; `measured` has profiles of devices by name.
 
-    Raises
-    ------
-    ValueError
-        If a profile is another network's.
-
+    :raises ValueError: if a profile is another network's.
     """
     graph = split.graph
     seconds = whole_seconds(split, profile)

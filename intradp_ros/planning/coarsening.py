@@ -32,11 +32,7 @@ def coarsen(model: PlanningModel, small: float = SMALL, most: int = MOST_NODES) 
     stay apart.  Where more than `most` nodes are left `small` grows, and when
     that does not suffice branches are merged too.
 
-    Raises
-    ------
-    ValueError
-        If `small` is negative or `most` is not above zero.
-
+    :raises ValueError: if `small` is negative or `most` is not above zero.
     """
     return merged(model, cuts_left(model, small, most))
 

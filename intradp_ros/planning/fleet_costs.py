@@ -38,11 +38,7 @@ class FleetCosts:
     are shared, as they are; without it every pair of devices has its peak
     rate for itself, as in Dora's phase 1 and in other planners.
 
-    Raises
-    ------
-    ValueError
-        If the source is not a device of the topology, or a count is below 1.
-
+    :raises ValueError: if the source is not a device of the topology, or a count is below 1.
     """
 
     model: PlanningModel

@@ -43,11 +43,7 @@ class HeldMemory(Mapping[str, float]):
 
     `least` and `most` are bounds of them, by device.
 
-    Raises
-    ------
-    ValueError
-        If nothing joins two devices that must talk.
-
+    :raises ValueError: if nothing joins two devices that must talk.
     """
 
     def __init__(self, costs: FleetCosts, placement: Sequence[int]) -> None:

@@ -52,11 +52,7 @@ def read_layer_profile(text: str, name: str, batch: int = 1, by_edge: bool = Fal
     Layers called ``Input`` are the source's: nothing is computed there, and
     what they yield comes from the source.
 
-    Raises
-    ------
-    ValueError
-        If the text is not such a profile; it names the line.
-
+    :raises ValueError: if the text is not such a profile; it names the line.
     """
     if batch < 1:
         raise ValueError(f'a profile is measured with 1 sample or more, got {batch}')

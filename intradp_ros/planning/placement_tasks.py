@@ -37,11 +37,7 @@ def placement_tasks(costs: FleetCosts, placement: Sequence[int], batches: int = 
     A device takes the parts of several micro-batches in the order in which
     they would begin if each began one period after the one before.
 
-    Raises
-    ------
-    ValueError
-        If nothing joins two devices that must talk.
-
+    :raises ValueError: if nothing joins two devices that must talk.
     """
     placement = [int(group) for group in placement]
     one = _one_batch(costs, placement)
@@ -55,11 +51,7 @@ def held_tasks(costs: FleetCosts, placement: Sequence[int]) -> TaskGraph:
     """
     Return the tasks of one micro-batch with the values that devices hold, and their weights.
 
-    Raises
-    ------
-    ValueError
-        If nothing joins two devices that must talk.
-
+    :raises ValueError: if nothing joins two devices that must talk.
     """
     placement = [int(group) for group in placement]
     one = _holding(costs, placement, _one_batch(costs, placement))

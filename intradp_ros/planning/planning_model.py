@@ -68,12 +68,8 @@ class PlanningModel:
     themselves, by the device's name; any other device takes a node's
     `seconds` divided by its speed.
 
-    Raises
-    ------
-    ValueError
-        If a figure is negative, infinite or not a number, a node reads what
-        is not there yet, or a table has not one entry for each node.
-
+    :raises ValueError: if a figure is negative, infinite or not a number, a node reads what is not
+        there yet, or a table has not one entry for each node.
     """
 
     name: str

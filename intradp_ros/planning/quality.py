@@ -32,11 +32,7 @@ class Quality:
     weighs among plans that miss their target, in units of the energy of the
     hungriest single device.
 
-    Raises
-    ------
-    ValueError
-        If a target is not above zero, or the weight is negative.
-
+    :raises ValueError: if a target is not above zero, or the weight is negative.
     """
 
     latency: float = math.inf
@@ -108,11 +104,7 @@ def parse_quality(text: str) -> Quality:
     ``energy=min`` is what any target means, and may be given; ``latency=min``
     asks for the fastest plan.
 
-    Raises
-    ------
-    ValueError
-        If the text says something else.
-
+    :raises ValueError: if the text says something else.
     """
     quality, named = Quality(), set[str]()
     for item in filter(None, (part.strip() for part in text.split(','))):

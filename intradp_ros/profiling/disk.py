@@ -38,11 +38,7 @@ def measure_disk(folder: Path, nbytes: int = MEASURED) -> DiskRate:
 
     Where the file system refuses direct reads the file is dropped from the page cache before each.
 
-    Raises
-    ------
-    OSError
-        If nothing can be written or read there.
-
+    :raises OSError: if nothing can be written or read there.
     """
     slot, seconds, direct = Slot(nbytes), [], True
     with tempfile.NamedTemporaryFile(dir=folder, prefix='.intradp-disk-') as file:

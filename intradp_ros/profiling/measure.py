@@ -80,23 +80,13 @@ def measure_profile(split: SplitGraph, inputs: Sequence[torch.Tensor], *,
     accelerator, of runs in which no operator is waited for.  Heights are added
     where times are off the line between those on either side.
 
-    Parameters
-    ----------
-    split, inputs :
-        The graph with its split axis; one example tensor for each input.
-    budget :
-        Seconds that the rounds should take (there are at least four).
-    progress :
-        Called with measurements done and measurements in all.
-    sensor :
-        Measures the machine's power states (some seconds); else they are
-        assumed.
-    seconds :
-        What everything but the power states should take in all, on one core;
-        the least numbers of runs are made nevertheless.
-    check :
-        Called between operators; it may raise to end the measurement.
-
+    :param split, inputs: the graph with its split axis; one example tensor for each input.
+    :param budget: seconds that the rounds should take (there are at least four).
+    :param progress: called with measurements done and measurements in all.
+    :param sensor: measures the machine's power states (some seconds); else they are assumed.
+    :param seconds: what everything but the power states should take in all, on one core; the least
+        numbers of runs are made nevertheless.
+    :param check: called between operators; it may raise to end the measurement.
     """
     now = clock(split.device)
     end = now() + seconds

@@ -178,11 +178,7 @@ class Profile:
         """
         Read what `to_json` wrote.
 
-        Raises
-        ------
-        ValueError
-            If the text is not a profile, or one of another format.
-
+        :raises ValueError: if the text is not a profile, or one of another format.
         """
         try:
             return cls._from_dict(json.loads(text))

@@ -61,12 +61,8 @@ def track_speed(parts: npt.ArrayLike, when: npt.ArrayLike, seconds: npt.ArrayLik
     least, together with what slowness changes by from one measurement to the
     next (a linear program): so it stays what it is for as long as it can.
 
-    Parameters
-    ----------
-    parts, when, seconds :
-        Of each measurement: the number of what was measured, its moment (s)
-        and what it took.
-
+    :param parts, when, seconds: of each measurement: the number of what was measured, its moment
+        (s) and what it took.
     """
     order = np.argsort(np.asarray(when, float), kind='stable')
     number, moments, took = (np.asarray(a)[order] for a in (parts, when, seconds))

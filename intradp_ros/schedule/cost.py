@@ -107,11 +107,7 @@ class CostModel:
         """
         Interpolate measured times between the measured region heights.
 
-        Raises
-        ------
-        ValueError
-            If a profile was measured on another graph.
-
+        :raises ValueError: if a profile was measured on another graph.
         """
         for device, profile in profiles.items():
             if len(profile.timings) != len(split.operators):

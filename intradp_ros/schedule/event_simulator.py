@@ -99,13 +99,8 @@ def simulate(graph: TaskGraph, topology: Topology, discipline: Discipline = FAIR
     """
     Play a task graph; `changes` are rates of media that change meanwhile.
 
-    Raises
-    ------
-    ValueError
-        If the graph names a device that is not there, two that nothing
-        joins, or a disk of a device that has none; or rates change where
-        they are shared fairly.
-
+    :raises ValueError: if the graph names a device that is not there, two that nothing joins, or a
+        disk of a device that has none; or rates change where they are shared fairly.
     """
     if changes and not isinstance(discipline, Chunks):
         raise ValueError('rates may change only where media serve chunks')

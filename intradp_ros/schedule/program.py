@@ -101,21 +101,11 @@ def compile_program(split: SplitGraph, schedule: Schedule, device: str,
     """
     Compile the program of one device.
 
-    Parameters
-    ----------
-    split, schedule, device :
-        The graph, the schedule and whose side of it.
-    parameters :
-        The model's tensors by name.
-    delivers :
-        Whether this device starts with the graph's inputs and ends with its
-        outputs (the robot).
-
-    Raises
-    ------
-    ValueError
-        If a step reads rows that no earlier step provides.
-
+    :param split, schedule, device: the graph, the schedule and whose side of it.
+    :param parameters: the model's tensors by name.
+    :param delivers: whether this device starts with the graph's inputs and ends with its outputs
+        (the robot).
+    :raises ValueError: if a step reads rows that no earlier step provides.
     """
     held = [(v, split.whole(v)) for v in split.graph.inputs] if delivers else []
     compiler = _Compiler(split, schedule.transfers, parameters, held)

@@ -53,11 +53,7 @@ def plan_of_cuts(digest: str, source: str, cuts: Sequence[StageCut], costs: Sequ
     """
     Return the plan of some stages; `costs` are the operators' seconds at speed 1.
 
-    Raises
-    ------
-    PlanError
-        If a stage would be empty, cuts do not ascend, or a device has no speed.
-
+    :raises PlanError: if a stage would be empty, cuts do not ascend, or a device has no speed.
     """
     samples = lcm(*(sum(m.samples for m in cut.members) for cut in cuts))
     borders = _borders(cuts, costs, [_speed(cut, speeds) for cut in cuts])

@@ -28,11 +28,7 @@ def lower_stages(split: SplitGraph, plan: StagePlan) -> tuple[Schedule, ...]:
     it is empty where a route leaves the device out.  The source's program
     starts from the graph's inputs and ends with its outputs.
 
-    Raises
-    ------
-    PlanError
-        If the plan orders a transfer that it does not have.
-
+    :raises PlanError: if the plan orders a transfer that it does not have.
     """
     schedules = tuple(_lower(split, plan, route) for route in plan.routes())
     unknown = set(plan.leads) - {(t.value, t.source, t.target)

@@ -86,11 +86,7 @@ class StagePlan:
         """
         See that every operator stands in one stage, in order, and all devices are known.
 
-        Raises
-        ------
-        PlanError
-            If that does not hold; the text says what is wrong.
-
+        :raises PlanError: if that does not hold; the text says what is wrong.
         """
         _check_sizes(self)
         for name in (self.source, *self.devices):
@@ -134,11 +130,7 @@ class StagePlan:
         """
         Return the plan that plain data describe; nothing in them is trusted.
 
-        Raises
-        ------
-        PlanError
-            If the data are not those of a plan.
-
+        :raises PlanError: if the data are not those of a plan.
         """
         if not isinstance(data, Mapping) or data.get('format') != FORMAT:
             raise PlanError(f'not a plan: the field "format" must be {FORMAT!r}')

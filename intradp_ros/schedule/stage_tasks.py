@@ -66,13 +66,8 @@ def stage_tasks(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topo
     operators all along, and a value until its last reader or transfer has
     ended.
 
-    Raises
-    ------
-    PlanError
-        If the plan does not fit the graph or the devices.
-    ValueError
-        If nothing joins two devices that must talk.
-
+    :raises PlanError: if the plan does not fit the graph or the devices.
+    :raises ValueError: if nothing joins two devices that must talk.
     """
     plan.check(split.graph, topology.names)
     _check_seconds(split, plan, seconds)

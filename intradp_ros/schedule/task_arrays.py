@@ -80,12 +80,8 @@ def task_arrays(graph: TaskGraph, topology: Topology, changes: Changes | None = 
     """
     Return a graph as arrays, on media whose rates may change while it is played.
 
-    Raises
-    ------
-    ValueError
-        If it names a device that is not there, two that nothing joins, or a
-        disk of a device that has none; or a rate is not above 0.
-
+    :raises ValueError: if it names a device that is not there, two that nothing joins, or a disk
+        of a device that has none; or a rate is not above 0.
     """
     devices = {name: index for index, name in enumerate(topology.names)}
     media = {medium.name: index for index, medium in enumerate(topology.media)}

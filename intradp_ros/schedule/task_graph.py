@@ -86,12 +86,8 @@ class TaskGraph:
     arrive one after another); 0 for tasks that are not in it.  `resident`
     bytes are in a device's memory all along, such as weights.
 
-    Raises
-    ------
-    ValueError
-        If a task waits for itself or a later one, memory is held until a
-        task that is not there, or a number is not finite and 0 or more.
-
+    :raises ValueError: if a task waits for itself or a later one, memory is held until a task that
+        is not there, or a number is not finite and 0 or more.
     """
 
     tasks: tuple[Task, ...]

@@ -122,11 +122,7 @@ def checked_axis(graph: OperatorGraph, axis: int) -> int:
     """
     Return a split axis counted from the front.
 
-    Raises
-    ------
-    ValueError
-        If it is not a dimension of the leading input, or has just one row.
-
+    :raises ValueError: if it is not a dimension of the leading input, or has just one row.
     """
     lead = leading_input(graph)
     if lead is None:

@@ -65,13 +65,9 @@ def split_graph(graph: OperatorGraph, axis: int | None = None,
     by operators that do so, and operators stand in the order in which they
     run (`order.py`); `SplitGraph.captured` is still the graph given.
 
-    Raises
-    ------
-    ValueError
-        If `axis` is not a dimension of the leading input, or has just one row;
-        if values have more than `most_rows` rows together, each counted once for every
-        value that it is computed from.
-
+    :raises ValueError: if `axis` is not a dimension of the leading input, or has just one row; if
+        values have more than `most_rows` rows together, each counted once for every value that it
+        is computed from.
     """
     if axis is not None:
         return _split_along(graph, checked_axis(graph, axis), most_rows)
@@ -167,12 +163,8 @@ def split_received(graph: OperatorGraph, axis: int | None = None) -> SplitGraph:
     """
     Split a graph that another process sent, as `split_graph` does.
 
-    Raises
-    ------
-    ValueError
-        Whatever is wrong with the graph; also if its values have more than
+    :raises ValueError: whatever is wrong with the graph; also if its values have more than
         `MAX_ROWS` rows together.
-
     """
     try:
         return split_graph(graph, axis, most_rows=MAX_ROWS)

@@ -63,11 +63,7 @@ def check_chunk(chunk: Chunk, expected: ExpectedTransfer) -> None:
     """
     Compare every claim of a chunk with what its transfer must carry.
 
-    Raises
-    ------
-    MalformedFrameError
-        If anything disagrees; the text names it.
-
+    :raises MalformedFrameError: if anything disagrees; the text names it.
     """
     claims = (
         ('codec', chunk.codec in (CODEC_NONE, NUMBERS[expected.encoding]), chunk.codec,
@@ -131,11 +127,7 @@ class _Assembly:
         """
         Check that a chunk was cut as those before it, and was not here before.
 
-        Raises
-        ------
-        MalformedFrameError
-            If not; with the cause `TAMPERED` if another was in its place.
-
+        :raises MalformedFrameError: if not; with the cause `TAMPERED` if another was in its place.
         """
         if self._origin != (chunk.epoch, chunk.schedule, chunk.count):
             raise MalformedFrameError(
@@ -153,11 +145,7 @@ class _Assembly:
         """
         Store a checked chunk; return whether the transfer is now complete.
 
-        Raises
-        ------
-        MalformedFrameError
-            If it cannot be decoded; nothing is stored then.
-
+        :raises MalformedFrameError: if it cannot be decoded; nothing is stored then.
         """
         start, stop = _extent(chunk, self.expected)
         self._buffer[start:stop] = _decoded(chunk, stop - start, self.expected)
@@ -212,12 +200,8 @@ class Reassembler:
         """
         Take one chunk; return the transfer if this completes it.
 
-        Raises
-        ------
-        MalformedFrameError
-            If the chunk disagrees with the schedule, was here before, cannot
-            be decoded, or its inference is dropped.  It is not stored then.
-
+        :raises MalformedFrameError: if the chunk disagrees with the schedule, was here before,
+            cannot be decoded, or its inference is dropped.  It is not stored then.
         """
         expected = self._expected(chunk)
         if expected is None:

@@ -65,12 +65,8 @@ def cut_into_chunks(
     Plain chunks share the tensor's memory where it is dense and row-major:
     leave it unchanged until they are sent.
 
-    Raises
-    ------
-    ValueError
-        If `chunk_bytes` is not positive or above `MAX_CHUNK_BYTES`, or the
-        dtype cannot cross the link.
-
+    :raises ValueError: if `chunk_bytes` is not positive or above `MAX_CHUNK_BYTES`, or the dtype
+        cannot cross the link.
     """
     if not 0 < chunk_bytes <= MAX_CHUNK_BYTES:
         raise ValueError(f'chunk_bytes must be 1..{MAX_CHUNK_BYTES}, got {chunk_bytes}')

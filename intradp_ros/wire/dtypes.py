@@ -34,11 +34,7 @@ def encode_dtype(dtype: torch.dtype) -> tuple[int, int]:
     """
     Return DLPack's type code and the bits of one element.
 
-    Raises
-    ------
-    ValueError
-        If the dtype cannot cross the link (quantised and 8-bit float dtypes).
-
+    :raises ValueError: if the dtype cannot cross the link (quantised and 8-bit float dtypes).
     """
     if dtype not in _TO_WIRE:
         raise ValueError(f'{dtype} cannot cross the link; convert the value to one of: '
@@ -50,11 +46,7 @@ def decode_dtype(code: int, bits: int) -> torch.dtype:
     """
     Return the dtype of DLPack's type code and bits.
 
-    Raises
-    ------
-    MalformedFrameError
-        If there is no such dtype.
-
+    :raises MalformedFrameError: if there is no such dtype.
     """
     dtype = _FROM_WIRE.get((code, bits))
     if dtype is None:

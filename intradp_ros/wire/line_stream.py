@@ -36,11 +36,7 @@ class LineSender:
         """
         Send a line of ASCII text after those before.
 
-        Raises
-        ------
-        OverflowError
-            If too much waits: nobody acknowledges.
-
+        :raises OverflowError: if too much waits: nobody acknowledges.
         """
         if self._size + len(line) > MOST_WAITING:
             raise OverflowError(f'{self._size} characters wait and are not taken')
@@ -97,11 +93,8 @@ class LineReceiver:
         """
         Take a piece; return the lines that are whole now, in order.
 
-        Raises
-        ------
-        MalformedFrameError
-            If the piece or a line is longer than any, or no sender would send it, or not yet.
-
+        :raises MalformedFrameError: if the piece or a line is longer than any, or no sender would
+            send it, or not yet.
         """
         if not 0 < len(text) <= PIECE or not text.isascii() or \
                 number > self.acknowledged + WINDOW:

@@ -33,11 +33,7 @@ def tensor_from_bytes(data: Any, dtype: torch.dtype, shape: Sequence[int]) -> to
     The tensor shares the memory of a writable buffer (bytearray, array,
     NumPy array); a read-only one (bytes) is copied, for tensors are writable.
 
-    Raises
-    ------
-    MalformedFrameError
-        If the buffer's size is not that of the shape.
-
+    :raises MalformedFrameError: if the buffer's size is not that of the shape.
     """
     view = memoryview(data).cast('B')
     count = prod(shape)

@@ -24,12 +24,8 @@ def unpacked(data: str, most: int) -> str:
     """
     Return the JSON text that was packed, of at most so many bytes.
 
-    Raises
-    ------
-    ValueError
-        If `data` is nothing that `packed` returns, or the text is refused by
+    :raises ValueError: if `data` is nothing that `packed` returns, or the text is refused by
         `limits.check_text`; no more than `most` bytes are ever unpacked.
-
     """
     if len(data) > most:
         raise ValueError(f'a packed text of {len(data)} characters, at most {most} are taken')

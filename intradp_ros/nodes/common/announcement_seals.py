@@ -124,11 +124,8 @@ class AnnouncementCheck:
         """
         Return whether to take a message: not before its sender has answered.
 
-        Raises
-        ------
-        ValueError
-            If it has no seal, not the right one, or is older than one that was here.
-
+        :raises ValueError: if it has no seal, not the right one, or is older than one that was
+            here.
         """
         if self._key is None:
             return True

@@ -39,11 +39,7 @@ class BitsInUse:
         """
         Believe that so many bits are in use.
 
-        Raises
-        ------
-        ValueError
-            If they are not 8 to 16.
-
+        :raises ValueError: if they are not 8 to 16.
         """
         if not FEWEST <= bits <= MOST:
             raise ValueError(f'{FEWEST} to {MOST} of 16 bits may be in use, got {bits}')

@@ -73,12 +73,8 @@ class CallSeals:
         A seal that is not good is taken off: what a stranger is answered, who repeats the request
         of another, is not an answer to that one.
 
-        Raises
-        ------
-        SealError
-            If it is too large, or has to have a seal and has none that is good; what is only a
-            question for a challenge has the cause ''.
-
+        :raises SealError: if it is too large, or has to have a seal and has none that is good;
+            what is only a question for a challenge has the cause ''.
         """
         if size_of(request, self._most) > self._most:
             if len(getattr(request, 'mac', b'')):
@@ -173,11 +169,7 @@ def check_answer(key: SharedKey, answer: Any, request: Any) -> None:
     """
     Check the seal of an answer.
 
-    Raises
-    ------
-    SealError
-        If the key does not seal it.
-
+    :raises SealError: if the key does not seal it.
     """
     if not is_mac(answer.mac, _answer_mac(key, answer, request)):
         raise SealError('forged' if len(answer.mac) else 'unsealed',

@@ -25,11 +25,7 @@ def open_key(path: str, warn: Callable[[str], None]) -> SharedKey | None:
     """
     Return the key that a file holds; without one None, having warned what that means.
 
-    Raises
-    ------
-    ValueError
-        If the file cannot be read or is not a key.
-
+    :raises ValueError: if the file cannot be read or is not a key.
     """
     if not path:
         warn(WITHOUT)

@@ -26,11 +26,7 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
     `asked` has `service` (full name), `kind` (of `intradp_ros.srv`), `fields`, `key_file` ('' for
     none) and `seconds` to wait.  A number that has a name may be given by it, an id in hex digits.
 
-    Raises
-    ------
-    ValueError
-        If the key cannot be read, a field makes no sense, or no node answers.
-
+    :raises ValueError: if the key cannot be read, a field makes no sense, or no node answers.
     """
     key = open_key(asked['key_file'], lambda text: None)
     request = request_of(getattr(srv, asked['kind']).Request, asked['fields'])

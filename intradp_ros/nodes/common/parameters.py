@@ -80,11 +80,7 @@ def read(node: Node, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """
     Return all values by name.
 
-    Raises
-    ------
-    ValueError
-        If a value is not among its choices.
-
+    :raises ValueError: if a value is not among its choices.
     """
     values = {p.name: _value(node, p) for p in parameters}
     for parameter in parameters:

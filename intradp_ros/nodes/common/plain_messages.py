@@ -50,11 +50,7 @@ def small_png(message: Any) -> bytes:
     """
     Return a sensor_msgs/Image as a small PNG; numbers as grey, the largest one white.
 
-    Raises
-    ------
-    ValueError
-        If it is not a picture, or of an encoding that no result has.
-
+    :raises ValueError: if it is not a picture, or of an encoding that no result has.
     """
     if message.encoding not in _PIXELS:
         raise ValueError(f'encoding {message.encoding!r:.40} is not shown')

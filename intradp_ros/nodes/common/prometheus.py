@@ -105,11 +105,7 @@ def open_metrics(address: str, port: int, node: str) -> Metrics:
     """
     Open a port for Prometheus.
 
-    Raises
-    ------
-    ValueError
-        If there is no prometheus_client, or the port cannot be opened.
-
+    :raises ValueError: if there is no prometheus_client, or the port cannot be opened.
     """
     try:
         client = import_module('prometheus_client')

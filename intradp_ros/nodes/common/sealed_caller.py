@@ -33,11 +33,7 @@ class SealedCaller:
         """
         Return the answer; with a key the one that it seals.
 
-        Raises
-        ------
-        ValueError
-            If none comes within so many seconds.
-
+        :raises ValueError: if none comes within so many seconds.
         """
         end = time.monotonic() + seconds
         if self._key is not None:
@@ -50,11 +46,7 @@ class SealedCaller:
         """
         Return what goals and requests are to be sealed with now, 0 without a key.
 
-        Raises
-        ------
-        ValueError
-            If no answer that our key seals comes within so many seconds.
-
+        :raises ValueError: if no answer that our key seals comes within so many seconds.
         """
         end = time.monotonic() + seconds
         while self._key is not None:

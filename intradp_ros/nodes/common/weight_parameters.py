@@ -37,11 +37,7 @@ def weight_policy(given: Mapping[str, Any], keyed: bool) -> WeightPolicy:
     """
     Return what the parameters let a device do.
 
-    Raises
-    ------
-    ValueError
-        If `fetch_only` names something else than digests.
-
+    :raises ValueError: if `fetch_only` names something else than digests.
     """
     only = frozenset(filter(None, given[FETCH_ONLY.name]))
     for text in only:

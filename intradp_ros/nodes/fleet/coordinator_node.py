@@ -153,11 +153,7 @@ def read_candidates(texts: Sequence[str]) -> dict[str, int]:
     """
     Read names and priorities.
 
-    Raises
-    ------
-    ValueError
-        If a text is not "name" or "name=priority".
-
+    :raises ValueError: if a text is not "name" or "name=priority".
     """
     found = {}
     for text in filter(None, texts):

@@ -52,11 +52,7 @@ def read_topology(file: str) -> Topology:
     """
     Return the devices that the parameter `fleet_file` names.
 
-    Raises
-    ------
-    ValueError
-        If it cannot be read, or no device node could have the name of one of them.
-
+    :raises ValueError: if it cannot be read, or no device node could have the name of one of them.
     """
     topology = read_fleet(Path(file)).topology
     for name in topology.names:

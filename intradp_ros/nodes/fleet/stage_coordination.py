@@ -27,11 +27,7 @@ class StageCoordination(PipelinePlanner):
     """
     Plans stages; with a target it publishes `~/qoe` and serves `~/plan_model`.
 
-    Raises
-    ------
-    ValueError
-        If a parameter or a file that it names makes no sense.
-
+    :raises ValueError: if a parameter or a file that it names makes no sense.
     """
 
     def __init__(self, node: ManagedNode, given: Mapping[str, Any]) -> None:

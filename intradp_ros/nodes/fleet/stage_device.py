@@ -37,11 +37,7 @@ class StageDevice:
     """
     Loads the catalogue; with `requests` it subscribes `image` and publishes `result`.
 
-    Raises
-    ------
-    ValueError
-        If nothing could be run or fetched, or a model cannot be loaded.
-
+    :raises ValueError: if nothing could be run or fetched, or a model cannot be loaded.
     """
 
     def __init__(self, node: DeviceNode, given: Mapping[str, Any]) -> None:

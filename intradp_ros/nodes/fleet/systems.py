@@ -127,11 +127,7 @@ def read_roles(texts: Iterable[str], fleet: FleetPlace, memory_bytes: float,
     """
     Read which systems take part in which fleets.
 
-    Raises
-    ------
-    ValueError
-        If a system is unknown, named twice, or a text is not of the form.
-
+    :raises ValueError: if a system is unknown, named twice, or a text is not of the form.
     """
     places = tuple(_role_place(text, fleet, memory_bytes) for text in texts if text)
     if not places:
@@ -162,11 +158,8 @@ def device_part(name: str, node: ManagedNode, given: Mapping[str, Any]) -> Devic
     """
     Return a system's part in a device node.
 
-    Raises
-    ------
-    ValueError
-        If what it needs is not installed; the text names the command that brings it.
-
+    :raises ValueError: if what it needs is not installed; the text names the command that brings
+        it.
     """
     found: DevicePart = _load(name, SYSTEMS[name].device)(node, given)
     return found

@@ -64,31 +64,17 @@ class IntraDP:
     """
     Shares the inferences of one model with an offload node.
 
-    Parameters
-    ----------
-    server :
-        Name of the offload node's server.
-    namespace :
-        ROS namespace of the server's topics.
-    predictor, patience :
-        How the bandwidth is predicted; when the robot goes on alone.
-    lossy :
-        ``fp16`` or ``int8`` to let values cross the link with less precision
-        where that is faster; what it does to the outputs on the first call's
-        inputs is logged.  By default results are exact.
-    device :
-        What operators run on: ``cpu``, or a device of PyTorch with memory of
-        its own such as ``cuda``.  By default that which the model is on.
-    key_file :
-        File with the key that robots and servers share (``intradp key``).
-    log :
-        Where progress is written.
-
-    Raises
-    ------
-    ValueError
-        If a name, the encoding, the predictor or the key file is none.
-
+    :param server: name of the offload node's server.
+    :param namespace: ROS namespace of the server's topics.
+    :param predictor, patience: how the bandwidth is predicted; when the robot goes on alone.
+    :param lossy: ``fp16`` or ``int8`` to let values cross the link with less precision where that
+        is faster; what it does to the outputs on the first call's inputs is logged.  By default
+        results are exact.
+    :param device: what operators run on: ``cpu``, or a device of PyTorch with memory of its own
+        such as ``cuda``.  By default that which the model is on.
+    :param key_file: file with the key that robots and servers share (``intradp key``).
+    :param log: where progress is written.
+    :raises ValueError: if a name, the encoding, the predictor or the key file is none.
     """
 
     def __init__(self, server: str = 'offload', *, namespace: str = '/',

@@ -198,11 +198,7 @@ class OffloadNode(ManagedNode):
         """
         Load the models before the first is profiled, which takes long; say what cannot be.
 
-        Raises
-        ------
-        ValueError
-            If none can.
-
+        :raises ValueError: if none can.
         """
         loaded: dict[str, SharedModel] = {}
         self._skipped: dict[str, Exception] = {}

@@ -69,11 +69,7 @@ def check_profile(message: OperatorProfile) -> None:
     """
     Check that a message holds a profile, and the graph that it was measured for.
 
-    Raises
-    ------
-    ValueError
-        If it does not; the text says why.
-
+    :raises ValueError: if it does not; the text says why.
     """
     if message.role not in ('robot', 'server'):
         raise ValueError(f'a profile of role {message.role!r}')
@@ -96,11 +92,7 @@ def check_server_profile(message: OperatorProfile, split: SplitGraph) -> None:
     """
     Check that a message holds a profile of a graph that this side has itself.
 
-    Raises
-    ------
-    ValueError
-        If it does not; the text says why.
-
+    :raises ValueError: if it does not; the text says why.
     """
     profile = Profile.from_json(unpacked(message.profile, MAX_MODEL_TEXT))
     within('the delay', message.delay, 0.0, MAX_DELAY)
@@ -160,11 +152,7 @@ class ProfilePublisher:
         """
         Take what anybody publishes; `insist` says it again if another speaks in this side's name.
 
-        Raises
-        ------
-        ValueError
-            If another does: a planner takes the last word, unless there is a key.
-
+        :raises ValueError: if another does: a planner takes the last word, unless there is a key.
         """
         own = self._message
         if (message.role, message.name, message.digest) != (own.role, own.name, own.digest) \

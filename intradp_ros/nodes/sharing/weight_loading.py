@@ -117,12 +117,8 @@ def trial(model: SharedModel, before: SharedModel, pictures: Path, labels: Seque
     Both are nan where no picture lies in a folder of a class.  `inputs` makes a model's inputs of
     a picture.
 
-    Raises
-    ------
-    ValueError
-        If there is no picture, a result is not finite, or too few classes are right; `least`
-        of 0 stands for those of the model before.
-
+    :raises ValueError: if there is no picture, a result is not finite, or too few classes are
+        right; `least` of 0 stands for those of the model before.
     """
     runs = [alone(model), alone(before)]
     right, count, tried = [0, 0], 0, 0

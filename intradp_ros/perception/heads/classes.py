@@ -19,11 +19,7 @@ def classification(outputs: Outputs, card: HeadCard, view: View) -> Classes:
 
     Reads ``scores`` (or the first output), (1, classes).
 
-    Raises
-    ------
-    HeadError
-        If that has another form.
-
+    :raises HeadError: if that has another form.
     """
     scores = read(outputs, only(outputs, 'scores'), 2).astype(np.float64)
     if card.softmax:  # of one label, logits are those of yes against no

@@ -21,11 +21,7 @@ def segmentation(outputs: Outputs, card: HeadCard, view: View) -> LabelMap:
     Reads ``labels`` (or the first output): whole numbers (1, h, w), or
     logits (1, classes, h, w).
 
-    Raises
-    ------
-    HeadError
-        If that is neither, or has classes that no image holds.
-
+    :raises HeadError: if that is neither, or has classes that no image holds.
     """
     name = only(outputs, 'labels')
     tensor = outputs.get(name)
@@ -45,11 +41,7 @@ def depth(outputs: Outputs, card: HeadCard, view: View) -> Depth:
 
     Reads ``depth`` (or the first output): (1, 1, h, w) or (1, h, w).
 
-    Raises
-    ------
-    HeadError
-        If that is not a map.
-
+    :raises HeadError: if that is not a map.
     """
     name = only(outputs, 'depth')
     tensor = outputs.get(name)

@@ -32,11 +32,7 @@ def detections(outputs: Outputs, card: HeadCard, view: View) -> Detections:
     """
     Return the objects in a picture's pixels.
 
-    Raises
-    ------
-    HeadError
-        If the model lacks an output, or they do not fit each other.
-
+    :raises HeadError: if the model lacks an output, or they do not fit each other.
     """
     scores, classes = _sureness(outputs)
     boxes = read(outputs, 'pred_boxes' if 'pred_boxes' in outputs else 'boxes', 3)

@@ -18,11 +18,7 @@ def key_points(outputs: Outputs, card: HeadCard, view: View) -> KeyPoints:
 
     Reads ``heat`` (or the first output), (1, points, h, w).
 
-    Raises
-    ------
-    HeadError
-        If that has another form.
-
+    :raises HeadError: if that has another form.
     """
     heat = read(outputs, only(outputs, 'heat'), 4)
     count, rows, columns = heat.shape

@@ -29,11 +29,7 @@ def named(outputs: Any, names: Sequence[str] = ()) -> dict[str, torch.Tensor]:
     the way to each, joined by dots; ``output_N`` for the N-th if there is
     none, or if a name came before.
 
-    Raises
-    ------
-    CardError
-        If there is another count of tensors than of names.
-
+    :raises CardError: if there is another count of tensors than of names.
     """
     found = [(path, leaf) for path, leaf in pytree.tree_flatten_with_path(outputs)[0]
              if isinstance(leaf, torch.Tensor)]
@@ -60,11 +56,7 @@ def read(outputs: Outputs, name: str, dimensions: int) -> Array:
     """
     Return an output of batch 1 with so many dimensions, without that of the batch.
 
-    Raises
-    ------
-    HeadError
-        If there is none of that name, or it has another count of dimensions.
-
+    :raises HeadError: if there is none of that name, or it has another count of dimensions.
     """
     tensor = outputs.get(name)
     if tensor is None:

@@ -49,11 +49,7 @@ class Execution:
         """
         Run to the end and return the graph's output values that this side delivers.
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If the mailbox says that the inference is over.
-
+        :raises InferenceAbandonedError: if the mailbox says that the inference is over.
         """
         with torch.inference_mode():
             self.begin(inputs, time.monotonic())
@@ -71,11 +67,7 @@ class Execution:
         """
         Send what is sent before anything is computed; call it in `torch.inference_mode`.
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If the mailbox says that the inference is over.
-
+        :raises InferenceAbandonedError: if the mailbox says that the inference is over.
         """
         self._loop(until_missing=True, only_sends=True)
 
@@ -85,11 +77,7 @@ class Execution:
 
         Call it in `torch.inference_mode`.
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If the mailbox says that the inference is over.
-
+        :raises InferenceAbandonedError: if the mailbox says that the inference is over.
         """
         try:
             ended = self._loop(until_missing)

@@ -69,11 +69,7 @@ class StragglerMitigation:
         """
         Run to the end and return the graph's output values.
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If the mailbox says that the inference is over.
-
+        :raises InferenceAbandonedError: if the mailbox says that the inference is over.
         """
         execution = self.execution
         with torch.inference_mode():

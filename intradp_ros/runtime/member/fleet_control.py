@@ -62,11 +62,7 @@ def from_control(peer: str, frame: Control) -> FleetMessage:
     """
     Return what a peer's frame says; the plan of a Prepare is JSON, and checked by who takes it.
 
-    Raises
-    ------
-    MalformedFrameError
-        If it says nothing of the kind, or something impossible.
-
+    :raises MalformedFrameError: if it says nothing of the kind, or something impossible.
     """
     kind, body = frame.kind, frame.body
     if kind is ControlKind.HEARTBEAT:
@@ -99,11 +95,7 @@ def plan_ids(data: Any) -> frozenset[PlanId]:
     """
     Return the plans that a frame's body names.
 
-    Raises
-    ------
-    MalformedFrameError
-        If they are not a short list of pairs of whole numbers.
-
+    :raises MalformedFrameError: if they are not a short list of pairs of whole numbers.
     """
     if not isinstance(data, list) or len(data) > MAX_PLANS:
         raise MalformedFrameError('plans that are not a short list', 'plans')

@@ -53,16 +53,10 @@ class FleetCoordinator:
     """
     A candidate on a channel of its own; `planner` plans for the devices that are there.
 
-    Parameters
-    ----------
-    times, gathering :
-        Those of the state machine; the first plan waits so long (s) for those that are
-        expected and were not heard yet, not for those that are gone again.
-    candidates, priority :
-        Declared priorities of others that may coordinate; the own one.
-    changed :
-        Called when another plan is in use, others are there, or another coordinates.
-
+    :param times, gathering: those of the state machine; the first plan waits so long (s) for those
+        that are expected and were not heard yet, not for those that are gone again.
+    :param candidates, priority: declared priorities of others that may coordinate; the own one.
+    :param changed: called when another plan is in use, others are there, or another coordinates.
     """
 
     def __init__(self, channel: PeerChannel, planner: Planner, log: Log, *,
@@ -105,11 +99,7 @@ class FleetCoordinator:
         """
         Hear a device that somebody says is there; whether it is, it has to show.
 
-        Raises
-        ------
-        ValueError
-            If there are as many devices as may be, and all of them are heard.
-
+        :raises ValueError: if there are as many devices as may be, and all of them are heard.
         """
         if name in self._devices or name == self.channel.name:
             return

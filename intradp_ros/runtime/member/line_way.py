@@ -49,11 +49,7 @@ class LineWay:
         """
         Take a frame of this stream.
 
-        Raises
-        ------
-        MalformedFrameError
-            If it makes no sense.
-
+        :raises MalformedFrameError: if it makes no sense.
         """
         text, acknowledged = frame.body.get('text', ''), frame.body.get('ack')
         if type(acknowledged) is not int or not isinstance(text, str) or \
@@ -95,11 +91,7 @@ def stream_of(frame: object) -> int:
     """
     Return the number of the stream that a frame is of.
 
-    Raises
-    ------
-    MalformedFrameError
-        If it carries no lines.
-
+    :raises MalformedFrameError: if it carries no lines.
     """
     if not isinstance(frame, Control) or frame.kind is not ControlKind.LINES:
         raise MalformedFrameError('a frame that carries no lines', 'kind')

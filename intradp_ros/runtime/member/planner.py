@@ -55,11 +55,7 @@ class Planner(Protocol):
         """
         Take lines that a device's role sends (`line_way.py`); must return at once.
 
-        Raises
-        ------
-        MalformedFrameError
-            If they make no sense; they are counted and dropped.
-
+        :raises MalformedFrameError: if they make no sense; they are counted and dropped.
         """
         raise MalformedFrameError(f'{frame.kind.name} for {self.format}', 'kind')
 

@@ -171,12 +171,8 @@ class Role(Protocol):
 
         Look at counts and sizes before anything is built of them (`core/limits.py`).
 
-        Raises
-        ------
-        PlanError
-            (`cluster/plan_id.py`) If they describe none; the text names cause and fix, and
-            goes to the coordinator.
-
+        :raises PlanError: (`cluster/plan_id.py`) If they describe none; the text names cause and
+            fix, and goes to the coordinator.
         """
 
     def lacking(self, plan: Plan) -> Lacking:
@@ -186,11 +182,7 @@ class Role(Protocol):
         Called again when that was fetched, until nothing is lacking: so a manifest may
         name further blobs.  State that was fetched is in `state` by then.
 
-        Raises
-        ------
-        PlanError
-            If the plan cannot be run here.
-
+        :raises PlanError: if the plan cannot be run here.
         """
 
     def load(self, id: PlanId, plan: Plan) -> None:  # noqa: A002
@@ -200,11 +192,8 @@ class Role(Protocol):
         READY is sent when it returns.  Where `keep` is called without the plan meanwhile, it
         may return early, or fail: nobody waits for it any more.
 
-        Raises
-        ------
-        Exception
-            Of any kind, if it cannot be; the text goes to the coordinator with REFUSE.
-
+        :raises Exception: of any kind, if it cannot be; the text goes to the coordinator with
+            REFUSE.
         """
 
     def use(self, id: PlanId, boundary: int) -> None:  # noqa: A002
@@ -220,11 +209,7 @@ class Role(Protocol):
         Whether the peer may send it is for the role to see.  A PING was answered already; it is
         given here for its body.
 
-        Raises
-        ------
-        MalformedFrameError
-            If it makes no sense; it is counted and dropped.
-
+        :raises MalformedFrameError: if it makes no sense; it is counted and dropped.
         """
 
     def heard(self, peer: str) -> None:

@@ -61,11 +61,7 @@ class ModelSpec:
         """
         Call the factory.
 
-        Raises
-        ------
-        ModelSpecError
-            If the factory is not found, fails, or returns no module.
-
+        :raises ModelSpecError: if the factory is not found, fails, or returns no module.
         """
         return load_factory(self.source)
 
@@ -73,11 +69,7 @@ class ModelSpec:
         """
         Read the archive.
 
-        Raises
-        ------
-        ModelSpecError
-            If it cannot be read.
-
+        :raises ModelSpecError: if it cannot be read.
         """
         try:
             return load_graph(Path(self.source))
@@ -118,13 +110,8 @@ class ModelSpec:
 
         With `weights` it gets those instead of its own.
 
-        Raises
-        ------
-        ModelSpecError
-            If it cannot be loaded.
-        WeightsError
-            If the weights do not fit.
-
+        :raises ModelSpecError: if it cannot be loaded.
+        :raises WeightsError: if the weights do not fit.
         """
         model = share_graph(paged(self._graph(weights)), axis).on(device)
         release_memory()
@@ -151,11 +138,7 @@ def load_factory(source: str) -> torch.nn.Module:
     """
     Import ``package.module:factory`` and call it.
 
-    Raises
-    ------
-    ModelSpecError
-        If it is not found, fails, or returns no module.
-
+    :raises ModelSpecError: if it is not found, fails, or returns no module.
     """
     module_name, _, factory = source.partition(':')
     declare_operators()

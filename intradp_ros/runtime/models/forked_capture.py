@@ -43,11 +43,7 @@ class ForkedCapture:
     """
     A capture of a module for example inputs, as the module is when this object is made.
 
-    Raises
-    ------
-    OSError, ValueError, AssertionError
-        If this process cannot be forked.
-
+    :raises OSError, ValueError, AssertionError: if this process cannot be forked.
     """
 
     def __init__(self, module: torch.nn.Module, example: Sequence[torch.Tensor],
@@ -72,11 +68,7 @@ class ForkedCapture:
 
         `check` is called meanwhile, and may raise.
 
-        Raises
-        ------
-        CaptureError
-            If the module cannot be captured.
-
+        :raises CaptureError: if the module cannot be captured.
         """
         end = time.monotonic() + PATIENCE
         try:

@@ -71,11 +71,7 @@ def share_graph(graph: OperatorGraph, axis: int | None = None) -> SharedModel:
     """
     Make an operator graph ready for sharing.
 
-    Raises
-    ------
-    ValueError
-        If it has no operators, or cannot be split along `axis`.
-
+    :raises ValueError: if it has no operators, or cannot be split along `axis`.
     """
     if not graph.operators:
         raise ValueError(f'{graph.name} computes nothing (its results are inputs or constants): '
@@ -88,12 +84,7 @@ def share_module(module: torch.nn.Module, example: Sequence[torch.Tensor],
     """
     Capture a module on example inputs and make it ready for sharing.
 
-    Raises
-    ------
-    CaptureError
-        If the module cannot be captured as a graph of operators.
-    ValueError
-        If it computes nothing, or cannot be split along `axis`.
-
+    :raises CaptureError: if the module cannot be captured as a graph of operators.
+    :raises ValueError: if it computes nothing, or cannot be split along `axis`.
     """
     return share_graph(capture(module, tuple(example), methods=AS_GRAPH, **kwargs), axis)

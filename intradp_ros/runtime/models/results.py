@@ -77,11 +77,7 @@ class Results:
         """
         Return the form of a result of a call on `given` tensors, of a model that holds others.
 
-        Raises
-        ------
-        CaptureError
-            If it holds objects of classes that could not be made again.
-
+        :raises CaptureError: if it holds objects of classes that could not be made again.
         """
         leaves, structure = pytree.tree_flatten(result)
         for leaf in leaves:
@@ -98,11 +94,7 @@ class Results:
         """
         Check that a captured graph has the same results.
 
-        Raises
-        ------
-        CaptureError
-            If it has not.
-
+        :raises CaptureError: if it has not.
         """
         if len(outputs) != self.structure.num_leaves:
             raise CaptureError(f'the graph has {len(outputs)} results, the model '

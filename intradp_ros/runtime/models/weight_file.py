@@ -40,21 +40,12 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> Weights:
     """
     Return the tensors of a safetensors file by the module's names, or an archive.
 
-    Parameters
-    ----------
-    path :
-        Of plain weights, a checkpoint of training, whose optimiser is left out, or an archive
-        that `intradp model add` wrote.
-    nbytes :
-        Bytes of the model's weights; a file of more than `MOST_TIMES` of it is not read.
-    sha256 :
-        What the file's SHA-256 must be; empty for whatever it is.
-
-    Raises
-    ------
-    WeightsError
-        If it is too large, another file, or neither safetensors nor an archive.
-
+    :param path: of plain weights, a checkpoint of training, whose optimiser is left out, or an
+        archive that `intradp model add` wrote.
+    :param nbytes: bytes of the model's weights; a file of more than `MOST_TIMES` of it is not
+        read.
+    :param sha256: what the file's SHA-256 must be; empty for whatever it is.
+    :raises WeightsError: if it is too large, another file, or neither safetensors nor an archive.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe would never be opened
@@ -89,11 +80,7 @@ def load_weights(module: nn.Module, weights: Weights) -> None:
     """
     Give a module all its weights; where they do not fit it keeps what it has.
 
-    Raises
-    ------
-    WeightsError
-        If one is missing or too much, of another shape or kind, or not finite.
-
+    :raises WeightsError: if one is missing or too much, of another shape or kind, or not finite.
     """
     if isinstance(weights, OperatorGraph):
         raise WeightsError('the file is an archive, and the model is made by a factory: give its '
@@ -115,11 +102,7 @@ def with_weights(graph: OperatorGraph, weights: Weights) -> OperatorGraph:
     that the file has and nothing else: what an archive computes from weights when it is made
     (batch norm folded into a convolution, say) would be of the weights before.
 
-    Raises
-    ------
-    WeightsError
-        If one is missing or too much, of another shape or kind, or not finite.
-
+    :raises WeightsError: if one is missing or too much, of another shape or kind, or not finite.
     """
     if isinstance(weights, OperatorGraph):
         if _structure(weights) != _structure(graph):

@@ -29,13 +29,8 @@ class FetchedModels:
         """
         Return what is to be fetched: the model's manifest first, then the weights.
 
-        Raises
-        ------
-        GraphFormatError
-            If the manifest describes no valid graph.
-        PlanError
-            If the plan does not fit it.
-
+        :raises GraphFormatError: if the manifest describes no valid graph.
+        :raises PlanError: if the plan does not fit it.
         """
         found = self._model(plan.digest)
         if found is None:

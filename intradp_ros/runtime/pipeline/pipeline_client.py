@@ -67,20 +67,12 @@ class PipelineClient:
     """
     Asks the fleet for inferences of one model, through the stage worker of its own device.
 
-    Parameters
-    ----------
-    worker, model :
-        The asker's own part in the pipeline; the model it asks for.
-    answered :
-        Called with every answer, in the order of asking, on a thread of its own.
-    release :
-        Called often, with the oldest plan of which something is in flight.
-    inflight, waiting :
-        Inferences in the pipeline at most (0: two for each stage and one
+    :param worker, model: the asker's own part in the pipeline; the model it asks for.
+    :param answered: called with every answer, in the order of asking, on a thread of its own.
+    :param release: called often, with the oldest plan of which something is in flight.
+    :param inflight, waiting: inferences in the pipeline at most (0: two for each stage and one
         more), and those that may wait before the oldest is dropped.
-    patience :
-        When the asker stops waiting for others.
-
+    :param patience: when the asker stops waiting for others.
     """
 
     def __init__(self, channel: PeerChannel, worker: StageWorker, model: SharedModel,
@@ -146,11 +138,8 @@ class PipelineClient:
 
         Leave the inputs unchanged until it is answered.
 
-        Raises
-        ------
-        ValueError
-            If the inputs are not of the shapes and dtypes that the model was captured with.
-
+        :raises ValueError: if the inputs are not of the shapes and dtypes that the model was
+            captured with.
         """
         by_value = self._checked(inputs)
         with self._lock:

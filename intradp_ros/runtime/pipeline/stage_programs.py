@@ -64,11 +64,7 @@ def compile_stages(model: SharedModel, plan: StagePlan, device: str) -> StagePro
     """
     Compile a device's part of a plan, reading only the weights of its own stages.
 
-    Raises
-    ------
-    PlanError
-        If the plan is another model's, or does not fit the model.
-
+    :raises PlanError: if the plan is another model's, or does not fit the model.
     """
     if plan.digest != model.digest:
         raise PlanError(f'the plan is for model {plan.digest[:12]}, not for {model.digest[:12]}')
@@ -84,11 +80,7 @@ def reordered(model: SharedModel, programs: StagePrograms, plan: StagePlan,
     """
     Return the programs of a plan that differs in the order of transfers only, else None.
 
-    Raises
-    ------
-    PlanError
-        If the order is none of this plan's transfers.
-
+    :raises PlanError: if the order is none of this plan's transfers.
     """
     if replace(programs.plan, order=plan.order) != plan:
         return None
@@ -107,11 +99,7 @@ def weights_read(model: SharedModel, plan: StagePlan, device: str) -> frozenset[
     """
     Return the names of the weights that a device's stages read.
 
-    Raises
-    ------
-    PlanError
-        If the plan does not fit the model.
-
+    :raises PlanError: if the plan does not fit the model.
     """
     plan.check(model.split.graph, (plan.source, *plan.devices))
     operators = model.split.graph.operators

@@ -111,12 +111,8 @@ class StageWorker:
         `model` is one that has the weights of these stages at least; by
         default it is that of the catalogue.
 
-        Raises
-        ------
-        PlanError
-            If the plan is of a model that is not in the catalogue, or does
-            not fit it.
-
+        :raises PlanError: if the plan is of a model that is not in the catalogue, or does not fit
+            it.
         """
         if model is None and plan.digest not in self.models:
             have = ', '.join(digest[:12] for digest in self.models) or 'none'

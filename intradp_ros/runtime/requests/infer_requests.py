@@ -52,11 +52,7 @@ class InferRequest:
     `number` is the request's own, by which chance is drawn: equal numbers are treated equally.
     `frame` counts up within a `stream`; a request without a stream stands alone.
 
-    Raises
-    ------
-    ValueError
-        If a name or a number is out of its limits; the text names which.
-
+    :raises ValueError: if a name or a number is out of its limits; the text names which.
     """
 
     service: str

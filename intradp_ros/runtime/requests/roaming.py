@@ -108,11 +108,7 @@ class Roaming:
         """
         Ask others from now on; those before answer what is in flight.
 
-        Raises
-        ------
-        ValueError
-            If none is named, or too many are.
-
+        :raises ValueError: if none is named, or too many are.
         """
         names = tuple(dict.fromkeys(gateways))
         kept = dict.fromkeys(  # those that are preferred are asked for a sign of life first

@@ -83,11 +83,7 @@ class TextRequest:
     """
     A prompt to continue, as text or tokens, or a chat to answer.
 
-    Raises
-    ------
-    ValueError
-        If a text or a number is out of its limits; the text names which.
-
+    :raises ValueError: if a text or a number is out of its limits; the text names which.
     """
 
     prompt: str | tuple[ChatTurn, ...] | tuple[int, ...]

@@ -38,11 +38,7 @@ class Arrivals:
         """
         Take one chunk; deliver its transfer once it is complete.
 
-        Raises
-        ------
-        MalformedFrameError
-            If the chunk is not what the schedule expects.
-
+        :raises MalformedFrameError: if the chunk is not what the schedule expects.
         """
         now = time.monotonic()
         tensor = self.reassembler.add(chunk)

@@ -61,11 +61,7 @@ class Mailbox:
 
         `late` is called like `patience`, with the seconds waited so far.
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If the inference failed, or patience ran out.
-
+        :raises InferenceAbandonedError: if the inference failed, or patience ran out.
         """
         start = time.monotonic()
         with self._changed:
@@ -88,11 +84,7 @@ class Mailbox:
         """
         Wait for a transfer; return it, and when it came (seconds, monotonic).
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If the inference failed, or patience ran out.
-
+        :raises InferenceAbandonedError: if the inference failed, or patience ran out.
         """
         self.wait(transfer, lambda waited: None)
         return self._arrived.pop(transfer)

@@ -219,11 +219,7 @@ class MemoryChannel:
         """
         Set the bytes of tensor data per second in each direction, from the next frame on.
 
-        Raises
-        ------
-        ValueError
-            If it is not positive.
-
+        :raises ValueError: if it is not positive.
         """
         if not rate > 0:
             raise ValueError(f'rate must be positive, got {rate}; use cut() for an outage')
@@ -248,11 +244,7 @@ def memory_pair(
     `rate` is in bytes of tensor data per second in each direction (None: as
     fast as memory), `delay` in seconds one way.
 
-    Raises
-    ------
-    ValueError
-        If a setting is not positive (`delay` may be 0).
-
+    :raises ValueError: if a setting is not positive (`delay` may be 0).
     """
     if chunk_bytes < 1 or delay < 0 or (rate is not None and rate <= 0):
         raise ValueError('chunk_bytes and rate must be positive and delay not negative, '

@@ -78,11 +78,7 @@ class MemoryNetwork:
     """
     The network of a topology; `channel` gives a device its `PeerChannel`.
 
-    Raises
-    ------
-    ValueError
-        If `chunk_bytes` is not positive.
-
+    :raises ValueError: if `chunk_bytes` is not positive.
     """
 
     def __init__(self, topology: Topology, chunk_bytes: int = CHUNK_BYTES) -> None:

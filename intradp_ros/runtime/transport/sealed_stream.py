@@ -74,11 +74,7 @@ class SealedStream:
         """
         Return the payload of the next record, good until the next call.
 
-        Raises
-        ------
-        StreamError
-            If the other end is gone, or a record is not from it.
-
+        :raises StreamError: if the other end is gone, or a record is not from it.
         """
         head = self._in[:_LENGTH.size]
         _exactly(self._socket, head)
@@ -123,11 +119,8 @@ def connect(place: tuple[str, int], key: bytes, purpose: str, patience: float = 
     """
     Return a stream with who listens at a place.
 
-    Raises
-    ------
-    OSError
-        If nobody answers in time, or who answers has not the key, or does not want this.
-
+    :raises OSError: if nobody answers in time, or who answers has not the key, or does not want
+        this.
     """
     about, end = purpose.encode(), time.monotonic() + patience
     if len(about) > MOST_PURPOSE:
@@ -155,11 +148,7 @@ class SealedListener:
     returns the stream is closed.  Who connects and does not prove to have the key is closed after
     `MEETING` seconds, or sooner for others.
 
-    Raises
-    ------
-    OSError
-        If it cannot listen there.
-
+    :raises OSError: if it cannot listen there.
     """
 
     def __init__(self, address: str, key: bytes, wants: Callable[[str], bool],

@@ -29,11 +29,7 @@ class Accelerator(KernelDevice):
     """
     A device of PyTorch with memory of its own.
 
-    Raises
-    ------
-    DeviceError
-        If this build of PyTorch or this machine has none of that name.
-
+    :raises DeviceError: if this build of PyTorch or this machine has none of that name.
     """
 
     runs_ahead = True
@@ -78,11 +74,7 @@ def open_device(name: str) -> KernelDevice:
 
     ``auto`` is ``cuda`` where there is one, else ``cpu``.
 
-    Raises
-    ------
-    DeviceError
-        If there is none.
-
+    :raises DeviceError: if there is none.
     """
     if name == AUTO:
         name = 'cuda' if torch.cuda.is_available() else HOST.name

@@ -83,11 +83,7 @@ class Call:
         """
         Return an argument by its name in the schema, or the schema's default.
 
-        Raises
-        ------
-        KeyError
-            If the operator has no argument of that name.
-
+        :raises KeyError: if the operator has no argument of that name.
         """
         for k, declared in enumerate(self.function._schema.arguments):
             if declared.name == name:

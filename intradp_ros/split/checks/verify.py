@@ -93,13 +93,8 @@ def verify(
     rows that the operator's maps ask for and nothing else; parts make up the
     value that the next operators read, so errors add up as they would in use.
 
-    Raises
-    ------
-    GraphInputError
-        If the inputs do not fit the graph.
-    ValueError
-        If `parts` is less than 2.
-
+    :raises GraphInputError: if the inputs do not fit the graph.
+    :raises ValueError: if `parts` is less than 2.
     """
     if parts < 2:
         raise ValueError(f'a graph is verified in 2 or more parts, got {parts}')

@@ -113,11 +113,7 @@ def observe(state: AdapterState, declared: FleetCosts, observed: Observed, now: 
 
     `declared` is the whole fleet at its full rates.  Time must not go back.
 
-    Raises
-    ------
-    ValueError
-        If the source is gone.
-
+    :raises ValueError: if the source is gone.
     """
     if declared.source in observed.gone:
         raise ValueError(f'the source {declared.source} is gone: nobody asks')

@@ -37,13 +37,8 @@ def plan_in_nodes(fine: FleetCosts, small: float = SMALL, most: int = MOST_NODES
 
     Returns the costs of the nodes that were planned in, and the plans.
 
-    Raises
-    ------
-    NothingFits
-        If no placement was found within the limits, in any nodes.
-    ValueError
-        If there are too many devices, samples or micro-batches.
-
+    :raises NothingFits: if no placement was found within the limits, in any nodes.
+    :raises ValueError: if there are too many devices, samples or micro-batches.
     """
     found: tuple[FleetCosts, FleetPlans] | None = None
     why: NothingFits | None = None

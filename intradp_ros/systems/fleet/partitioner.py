@@ -60,11 +60,7 @@ def partition(costs: FleetCosts, kept: int = KEPT,
 
     `seeds` are placements to start from besides, shape (any, nodes).
 
-    Raises
-    ------
-    NothingFits
-        If none was found within the limits.
-
+    :raises NothingFits: if none was found within the limits.
     """
     scale = reference_scale(costs)
     reached = _search(costs, scale, kept)

@@ -49,11 +49,7 @@ class PipelinePlanner(Planner):
     It is made of a coordinator's parameters: `model`, `source`, and `stages`, `plan` (a
     file) or `qoe` with `fleet_file` and `profile`.
 
-    Raises
-    ------
-    ValueError
-        If a parameter or a file that it names makes no sense.
-
+    :raises ValueError: if a parameter or a file that it names makes no sense.
     """
 
     format = FORMAT  # noqa: A003
@@ -110,11 +106,7 @@ def live_planner(model: SharedModel, parameters: Mapping[str, Any]) -> LivePlann
     """
     Return what plans for the fleet and the target that parameters name.
 
-    Raises
-    ------
-    ValueError
-        If a file is missing, or says something else.
-
+    :raises ValueError: if a file is missing, or says something else.
     """
     for name in ('fleet_file', 'profile'):
         if not parameters[name]:

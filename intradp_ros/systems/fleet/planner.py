@@ -94,11 +94,7 @@ def plan_fleet(costs: FleetCosts, kept: int = KEPT, compare: bool = False,
 
     `seeds` are placements that are judged too.
 
-    Raises
-    ------
-    NothingFits
-        If no placement was found within the limits.
-
+    :raises NothingFits: if no placement was found within the limits.
     """
     check_size(costs, kept)
     scale = reference_scale(costs)
@@ -126,11 +122,7 @@ def check_counts(samples: int, batches: int, kept: int) -> None:
     """
     Check what a plan is asked for before a network is read.
 
-    Raises
-    ------
-    ValueError
-        If a number is too large, or none; the text says which.
-
+    :raises ValueError: if a number is too large, or none; the text says which.
     """
     for what, count, most in (
             ('samples in a micro-batch', samples, MOST_SAMPLES),
@@ -145,11 +137,7 @@ def check_size(costs: FleetCosts, kept: int = KEPT) -> None:
     """
     Check that a plan is made in bounded time and memory.
 
-    Raises
-    ------
-    ValueError
-        If not; the text says which number is too large.
-
+    :raises ValueError: if not; the text says which number is too large.
     """
     check_counts(costs.samples, costs.batches, kept)
     if (devices := len(costs.topology.devices)) > MOST_DEVICES:
@@ -181,11 +169,7 @@ def _judged(costs: FleetCosts, scale: Scale, kept: int, seeds: list[list[int]],
     breaks a limit once it is judged, it searches again with a part of them,
     and for the fastest plan at last.
 
-    Raises
-    ------
-    NothingFits
-        If no plan keeps the limits.
-
+    :raises NothingFits: if no plan keeps the limits.
     """
     quality, found = costs.quality, dict[tuple[int, ...], FleetPlan | None]()
     most = kept * _MOST_JUDGED
@@ -392,11 +376,7 @@ def stage_plan(costs: FleetCosts, placement: Sequence[int],
 
     Without one, they go in the order of inferences.
 
-    Raises
-    ------
-    PlanError
-        If the model is a profile without operators.
-
+    :raises PlanError: if the model is a profile without operators.
     """
     if not all(node.operators for node in costs.model.nodes):
         raise PlanError(f'{costs.model.name} is a profile without a network: there is nothing '

@@ -50,11 +50,7 @@ def unsqueeze(data: memoryview, nbytes: int) -> Bytes:
     """
     Return the bytes of a frame, of which there must be so many.
 
-    Raises
-    ------
-    MalformedFrameError
-        If it is not a frame, or one of another size.
-
+    :raises MalformedFrameError: if it is not a frame, or one of another size.
     """
     import zstandard
     try:

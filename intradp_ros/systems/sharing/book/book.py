@@ -156,11 +156,7 @@ class ScheduleBook:
         schedule in use, is kept until the bandwidth has left its range by
         `HYSTERESIS`.  Below half of the grid everything stays on the robot.
 
-        Raises
-        ------
-        ValueError
-            If the book has no such strategy.
-
+        :raises ValueError: if the book has no such strategy.
         """
         mbps = max(mbps, 1e-9)
         if previous is None or not 0 <= previous < len(self.entries):
@@ -188,11 +184,7 @@ class ScheduleBook:
         Between the points of the grid interpolated in both logarithms, beyond
         them what it takes at the nearest one.
 
-        Raises
-        ------
-        ValueError
-            If the book has no such strategy.
-
+        :raises ValueError: if the book has no such strategy.
         """
         if strategy not in self._curves:
             raise ValueError(f'the schedule table has no strategy {strategy!r}; it has '
@@ -230,11 +222,7 @@ class ScheduleBook:
         """
         Read what `to_json` wrote.
 
-        Raises
-        ------
-        ValueError
-            If the text is not a schedule table, or one of another format.
-
+        :raises ValueError: if the text is not a schedule table, or one of another format.
         """
         try:
             data = json.loads(text)

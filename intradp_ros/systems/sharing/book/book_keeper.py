@@ -56,11 +56,7 @@ class BookKeeper:
         """
         Return a new book once it is there; begin to make another if that may be done now.
 
-        Raises
-        ------
-        PlanningError
-            If a book could not be made; the next request is tried again.
-
+        :raises PlanningError: if a book could not be made; the next request is tried again.
         """
         found = self._finished()
         idle = may_begin and self._process is None

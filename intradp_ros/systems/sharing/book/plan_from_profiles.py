@@ -102,11 +102,7 @@ def book_from_profiles(request: PlanRequest, folder: Path | None = None,
     on their number.  Where a `former` book of the model has lost no more than
     `WORTH_PLANNING`, it is that one with what its schedules take now.
 
-    Raises
-    ------
-    ValueError
-        If graph or profiles are malformed or do not belong together.
-
+    :raises ValueError: if graph or profiles are malformed or do not belong together.
     """
     path = (folder or cache_folder() / 'books') / f'{request.key}.json'
     try:
@@ -126,11 +122,7 @@ def change_of(book: ScheduleBook, request: PlanRequest) -> float:
 
     Infinite where it asks for another kind of book.
 
-    Raises
-    ------
-    ValueError
-        If graph or profiles are malformed or do not belong together.
-
+    :raises ValueError: if graph or profiles are malformed or do not belong together.
     """
     setting, _, digest = _prepared(request)
     kind = digest, setting.cost.split.axis, request.objective, request.lossy, request.shared_air

@@ -68,11 +68,7 @@ class PlanProcess:
         """
         Return the book as JSON text, None while it is being made.
 
-        Raises
-        ------
-        PlanningError
-            If the process failed.
-
+        :raises PlanningError: if the process failed.
         """
         code = self._child.poll()
         if code is None:

@@ -72,11 +72,7 @@ class ProgramCache:
         """
         Return the compiled schedule of a partition.
 
-        Raises
-        ------
-        ValueError
-            If the partition does not fit the graph.
-
+        :raises ValueError: if the partition does not fit the graph.
         """
         found = self._compiled.get(partition)
         if found:  # without waiting for another that is being compiled

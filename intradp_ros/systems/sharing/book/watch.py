@@ -30,11 +30,7 @@ class DriftWatch:
     `changed` is called with the profile as it is now, on the thread that
     runs inferences, at most every `pause` seconds.  Sessions may share it.
 
-    Raises
-    ------
-    ValueError
-        If the profile was measured on another graph.
-
+    :raises ValueError: if the profile was measured on another graph.
     """
 
     def __init__(self, split: SplitGraph, profile: Profile, changed: Callable[[Profile], None],

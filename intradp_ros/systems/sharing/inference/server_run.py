@@ -30,11 +30,8 @@ def named_by(chunk: Chunk, book: ScheduleBook, cache: ProgramCache) -> Compiled:
     """
     Return the compiled schedule that a chunk names.
 
-    Raises
-    ------
-    MalformedFrameError
-        If the book has no such schedule, or the chunk is not a piece of its transfers.
-
+    :raises MalformedFrameError: if the book has no such schedule, or the chunk is not a piece of
+        its transfers.
     """
     entries = book.entries
     if chunk.schedule >= len(entries):

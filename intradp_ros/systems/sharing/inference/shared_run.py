@@ -77,13 +77,8 @@ class SharedRun:
         """
         Return the graph's output values; `overtaken` says whether they are the robot's own.
 
-        Raises
-        ------
-        InferenceAbandonedError
-            If it is not worth waiting any longer: `finish` it.
-        TamperedError
-            If rows came in two versions.
-
+        :raises InferenceAbandonedError: if it is not worth waiting any longer: `finish` it.
+        :raises TamperedError: if rows came in two versions.
         """
         values = self._catch_up.run(inputs)
         self._catch_up.forget()

@@ -64,11 +64,7 @@ class Judge:
         """
         Judge a partition.
 
-        Raises
-        ------
-        ValueError
-            If the stages do not tile the graph.
-
+        :raises ValueError: if the stages do not tile the graph.
         """
         if partition not in self._known:
             self._kernels.judge(*self._records(partition))

@@ -82,11 +82,7 @@ def simulate(schedule: Schedule, cost: CostModel, link: LinkModel, *,
     """
     Play a schedule and return when the robot's program ends.
 
-    Raises
-    ------
-    DeadlockError
-        If the programs wait for each other for ever.
-
+    :raises DeadlockError: if the programs wait for each other for ever.
     """
     programs, costs = _programs(cost.split, schedule), step_costs(schedule, cost, link)
     clock = plain_clock()

@@ -27,16 +27,10 @@ def best_encodings(cost: CostModel, link: LinkModel, lossy: str = '',
     after another, on the way up and on the way down.  Values that no
     encoding makes faster by `GAIN` are left out and cross plain.
 
-    Parameters
-    ----------
-    cost, link :
-        What encodings do to values, and the rates at which bytes cross.
-    lossy :
-        A lossy encoding that the user allows; it is preferred for every value
-        that it makes faster than the lossless ones do.
-    names :
-        The encodings to choose from.
-
+    :param cost, link: what encodings do to values, and the rates at which bytes cross.
+    :param lossy: a lossy encoding that the user allows; it is preferred for every value that it
+        makes faster than the lossless ones do.
+    :param names: the encodings to choose from.
     """
     allowed = {*names, lossy} - {''}
     best: dict[int, tuple[float, str]] = {}

@@ -30,12 +30,8 @@ def lower(split: SplitGraph, partition: Partition) -> Schedule:
     """
     Write the programs of robot and server for one partition.
 
-    Raises
-    ------
-    ValueError
-        If the stages do not tile the graph, or encodings are for values that
-        it has not.
-
+    :raises ValueError: if the stages do not tile the graph, or encodings are for values that it
+        has not.
     """
     partition.check(len(split.operators), len(split.rows))
     tables = plain_tables_of(split)

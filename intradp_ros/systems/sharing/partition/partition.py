@@ -144,12 +144,8 @@ class Partition:
         """
         Build from plain data.
 
-        Raises
-        ------
-        ValueError
-            If a key is missing, unknown or of the wrong type, or there is
-            no such encoding.
-
+        :raises ValueError: if a key is missing, unknown or of the wrong type, or there is no such
+            encoding.
         """
         try:
             return cls(tuple(

@@ -57,12 +57,8 @@ def check_book(book: ScheduleBook, measured: float, profiled: float = 0.0) -> No
     when it was profiled and be busy now, or the other way round: a book is
     refused if it contradicts both.
 
-    Raises
-    ------
-    ValueError
-        If the book does not say what the robot does alone, or contradicts
-        all that it measured.
-
+    :raises ValueError: if the book does not say what the robot does alone, or contradicts all that
+        it measured.
     """
     entry = LocalTimes.local_entry(book)
     if entry is None:

@@ -31,23 +31,13 @@ class Solver(Protocol):
         """
         Return the best partition found.
 
-        Parameters
-        ----------
-        cost, link :
-            What steps and transfers take.
-        seed :
-            Of all that is drawn at random.
-        budget :
-            How many partitions may be judged, about.
-        objective :
-            What is minimised; by default the latency.
-        begin :
-            Partitions to start from, in addition to the solver's own ones.
-        progress :
-            Called now and then with partitions judged, and `budget`.
-        stop :
-            Asked now and then whether to end early with what was found.
-
+        :param cost, link: what steps and transfers take.
+        :param seed: of all that is drawn at random.
+        :param budget: how many partitions may be judged, about.
+        :param objective: what is minimised; by default the latency.
+        :param begin: partitions to start from, in addition to the solver's own ones.
+        :param progress: called now and then with partitions judged, and `budget`.
+        :param stop: asked now and then whether to end early with what was found.
         """
 
 
@@ -94,11 +84,7 @@ class Trial:
         """
         Return the best partition of all that were judged.
 
-        Raises
-        ------
-        RuntimeError
-            If none was judged.
-
+        :raises RuntimeError: if none was judged.
         """
         if self.best is None:
             raise RuntimeError('the solver judged no partition')

@@ -20,11 +20,7 @@ class AwakeClock:
     more counts than `step` seconds, so somebody has to look more often than
     that; the heartbeat does.  Thread-safe.
 
-    Raises
-    ------
-    ValueError
-        If `step` is not positive.
-
+    :raises ValueError: if `step` is not positive.
     """
 
     def __init__(self, now: float, step: float) -> None:
@@ -85,11 +81,7 @@ class ServerClock:
 
         Returns the seconds of its round trip.
 
-        Raises
-        ------
-        MalformedFrameError
-            If no ping can have been sent and answered at these times.
-
+        :raises MalformedFrameError: if no ping can have been sent and answered at these times.
         """
         round_trip = received - sent
         if not (math.isfinite(server) and 0.0 <= round_trip < math.inf):

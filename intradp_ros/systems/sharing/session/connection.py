@@ -102,11 +102,7 @@ class Connection:
         """
         Use another book from now on, as soon as the server has it too and makes the same of it.
 
-        Raises
-        ------
-        ValueError
-            If the book is for another model.
-
+        :raises ValueError: if the book is for another model.
         """
         if book.digest != self.model.digest:
             raise ValueError(f'the book is for model {book.digest}, '
@@ -124,11 +120,8 @@ class Connection:
         """
         Take a control frame of this session.
 
-        Raises
-        ------
-        MalformedFrameError
-            If only a robot sends such a frame, or its times are impossible.
-
+        :raises MalformedFrameError: if only a robot sends such a frame, or its times are
+            impossible.
         """
         if frame.kind not in (ControlKind.PONG, ControlKind.WELCOME, ControlKind.REFUSE,
                               ControlKind.BOOK_READY):

@@ -69,11 +69,7 @@ def validated_load(reported: object) -> float:
     """
     Return how many times as long the server says that it computes, for its other sessions.
 
-    Raises
-    ------
-    MalformedFrameError
-        If it cannot be such a number.
-
+    :raises MalformedFrameError: if it cannot be such a number.
     """
     if not isinstance(reported, (int, float)) or not 1.0 <= reported <= MOST_LOAD:
         raise MalformedFrameError(f'a load of {quoted(reported)}, not 1..{MOST_LOAD:g}', 'pong')

@@ -48,24 +48,14 @@ def in_process_pair(model: SharedModel, predictor: RatePredictor, *,
     """
     Connect a robot and a server in this process.
 
-    Parameters
-    ----------
-    model, predictor :
-        The model both sides have; how the robot predicts the rate.
-    server_model :
-        The same model as the server has it, if that is on another device.
-    mbps, delay :
-        Rate each way in Mbit/s (None: as fast as memory) and one-way delay
-        in seconds of the link between them.
-    patience, log :
-        When the robot goes on alone; where both sides write what happens.
-    power :
-        The robot's power states.
-    lossy :
-        A lossy encoding that the robot allows books to use.
-    experience :
-        What the robot learns from its inferences, as the nodes do (None: nothing).
-
+    :param model, predictor: the model both sides have; how the robot predicts the rate.
+    :param server_model: the same model as the server has it, if that is on another device.
+    :param mbps, delay: rate each way in Mbit/s (None: as fast as memory) and one-way delay in
+        seconds of the link between them.
+    :param patience, log: when the robot goes on alone; where both sides write what happens.
+    :param power: the robot's power states.
+    :param lossy: a lossy encoding that the robot allows books to use.
+    :param experience: what the robot learns from its inferences, as the nodes do (None: nothing).
     """
     rate = None if mbps is None else mbps * 125e3
     robot_channel, server_channel = memory_pair(rate=rate, delay=delay)

@@ -127,12 +127,8 @@ class RobotClient:
         """
         Take a new schedule book.
 
-        Raises
-        ------
-        ValueError
-            If it is for another model, does not fit, or has lossy encodings
-            that were not asked for.
-
+        :raises ValueError: if it is for another model, does not fit, or has lossy encodings that
+            were not asked for.
         """
         if book.lossy not in ('', self.lossy):
             raise ValueError(f'values would cross as {book.lossy}, which changes the result: set '
@@ -160,23 +156,12 @@ class RobotClient:
         """
         Run one inference.
 
-        Parameters
-        ----------
-        inputs :
-            One tensor for each graph input, of the captured shapes and dtypes.
-        strategy :
-            Which of the book's schedules to use; ``local`` needs no server.
-        stamp :
-            Time and frame of the sensor message, carried with every chunk.
-        among :
-            What others are in flight with it, by other clients of the robot.
-
-        Raises
-        ------
-        ValueError
-            If the inputs are not what the model was captured with, or the
-            strategy is not known.
-
+        :param inputs: one tensor for each graph input, of the captured shapes and dtypes.
+        :param strategy: which of the book's schedules to use; ``local`` needs no server.
+        :param stamp: time and frame of the sensor message, carried with every chunk.
+        :param among: what others are in flight with it, by other clients of the robot.
+        :raises ValueError: if the inputs are not what the model was captured with, or the strategy
+            is not known.
         """
         self._check(inputs)
         book = self.connection.book

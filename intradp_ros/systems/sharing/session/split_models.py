@@ -33,11 +33,7 @@ class SplitModels:
         """
         Return a model split along an axis; None until it is: ask again.
 
-        Raises
-        ------
-        ValueError
-            If it cannot be split along this axis.
-
+        :raises ValueError: if it cannot be split along this axis.
         """
         key = digest, axis
         if key not in self._found and (model := self._models.get(digest)):

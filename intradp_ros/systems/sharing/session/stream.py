@@ -47,11 +47,7 @@ class InferenceStream:
     `submit` belongs to one thread; it waits while as many inferences are under
     way, or not delivered, as there may be.
 
-    Raises
-    ------
-    ValueError
-        If `inflight` is not 1 to `MAX_INFLIGHT`.
-
+    :raises ValueError: if `inflight` is not 1 to `MAX_INFLIGHT`.
     """
 
     def __init__(self, channel: Channel | SessionChannels, inflight: int,
