@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 import torch
 
+from intradp_lab.testbed.solvers import SOLVERS
 from intradp_ros.graph.capture import capture
 from intradp_ros.runtime.models.catalogue import load_factory
 from intradp_ros.schedule.cost import CostModel, LinkModel
@@ -37,7 +38,6 @@ from intradp_ros.split.local_operator import SplitGraph
 from intradp_ros.split.split_graph import split_graph
 from intradp_ros.systems.sharing.baselines.simple import best_cut, best_local, best_offload
 from intradp_ros.systems.sharing.search.bounds import Relaxation
-from intradp_ros.systems.sharing.search.solvers import SOLVERS
 
 DELAY, OVERHEAD = 2e-3, 0.5e-3
 FIXED = 20e-6  # seconds of launching an operator

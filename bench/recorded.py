@@ -34,6 +34,7 @@ import torch
 from intradp_lab.rivals.entries import DSCCS, rival_candidates, RIVALS, SPSO_GA
 from intradp_lab.rivals.tensor_parallel import tensor_parallel
 from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
+from intradp_lab.testbed.solvers import SOLVERS
 from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
 from intradp_ros.schedule.cost import LinkModel
@@ -43,7 +44,6 @@ from intradp_ros.systems.sharing.judge.simulator import simulate
 from intradp_ros.systems.sharing.partition.encoding_choice import assuming, best_encodings
 from intradp_ros.systems.sharing.search.bounds import Relaxation
 from intradp_ros.systems.sharing.search.pool import Aim, baselines, Candidate, candidates
-from intradp_ros.systems.sharing.search.solvers import SOLVERS
 from intradp_ros.systems.sharing.strategies import BASELINES, LOCAL, OFFLOAD, SHARED
 
 T = TypeVar('T')

@@ -14,6 +14,7 @@ from intradp_lab.emulation.network import available, NetworkError
 from intradp_lab.emulation.processes import ChildError
 from intradp_lab.emulation.settings import LinkSettings, SHARED_MEDIUM
 from intradp_lab.emulation.trace import constant, LinkTrace, read_trace
+from intradp_lab.emulation.transport_choice import AUTO, CHOICES
 from intradp_lab.report.statements import outage_sentence
 from intradp_lab.rivals.entries import RIVALS, with_rivals
 from intradp_lab.testbed.case import CaseRun, SEEN
@@ -30,7 +31,6 @@ from intradp_ros.cli.output import add_json, Advance, Output, output, percent, s
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.profile_arguments import parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
-from intradp_ros.dds.transport_profile import AUTO, CHOICES
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem

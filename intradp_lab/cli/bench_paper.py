@@ -14,6 +14,7 @@ from typing import Any
 
 from intradp_lab.emulation.network import available, NetworkError
 from intradp_lab.emulation.processes import ChildError
+from intradp_lab.emulation.transport_choice import AUTO, CHOICES
 from intradp_lab.testbed.evaluation_results import Case, INPUTS, Results
 from intradp_lab.testbed.paper import (
     Evaluation,
@@ -34,7 +35,6 @@ from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
 from intradp_ros.cli.output_paths import result_folder
-from intradp_ros.dds.transport_profile import AUTO, CHOICES
 from intradp_ros.profiling.machine import available_cores, prepare_process
 
 DESCRIPTION = """\

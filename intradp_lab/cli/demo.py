@@ -29,6 +29,7 @@ from intradp_lab.cli.watched import add_watch, watched
 from intradp_lab.emulation import network
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_lab.emulation.processes import Child, ChildError
+from intradp_lab.emulation.transport_choice import CHOICES
 from intradp_lab.report import captioned_image as images
 from intradp_lab.report.medians import median_interval, paired_ratio
 from intradp_lab.report.rows_plot import rows_figure
@@ -38,7 +39,6 @@ import intradp_ros
 from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import result_folder
-from intradp_ros.dds.transport_profile import CHOICES
 from intradp_ros.report.result_tables import mode_table, write_json
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.report.view.standing_page import write_page

@@ -20,8 +20,8 @@ from typing import Any
 
 from intradp_lab.emulation import network, slow_device
 from intradp_lab.emulation.processes import Child, ros_arguments, starter
+from intradp_lab.emulation.transport_choice import usable_environment
 from intradp_ros.core.processes import Command
-from intradp_ros.dds.transport_profile import usable_environment
 
 Starter = Callable[[Command], Child]
 

@@ -15,10 +15,11 @@ from intradp_lab.emulation.processes import Child, starter
 from intradp_lab.emulation.replay import replaying
 from intradp_lab.emulation.settings import LinkSettings
 from intradp_lab.emulation.trace import LinkTrace
+from intradp_lab.emulation.transport_choice import AUTO, usable_environment
 from intradp_lab.testbed.in_process import IN_PROCESS, MARK, run_in_process
 from intradp_lab.testbed.trial import load_seen, Seen, Trial
 from intradp_ros.core.processes import Command, module_arguments
-from intradp_ros.dds.transport_profile import AUTO, usable_environment, VARIABLE
+from intradp_ros.dds.transport_profile import VARIABLE
 
 START_TIMEOUT, PHASE_TIMEOUT = 300.0, 900.0
 _PLAIN = LinkSettings()

@@ -91,9 +91,6 @@ TRANSPORTS: Mapping[str, Transport] = {
         Transport('air', 'transport_air.xml', True, _MOST_SOCKET_BYTES, False,
                   profile_2='transport_air_fastdds2.xml', payload_share=0.86))
 }
-#: Leaves the choice to `usable_environment`.
-AUTO = 'auto'
-CHOICES = (AUTO, *TRANSPORTS)
 
 
 def find_transport(name: str) -> Transport:
@@ -181,25 +178,6 @@ def _roomy(memory: Path) -> bool:
     except OSError:
         return False
     return found.f_bavail * found.f_frsize >= _ROOM
-
-
-def usable_environment(
-    name: str, environment: Mapping[str, str] = os.environ, limits: Path | None = None,
-) -> tuple[dict[str, str], str]:
-    """
-    Return what `transport_environment` does; of `AUTO` for the best one that works here.
-
-    That is large_data, which costs less CPU, or else udp; then the second
-    item says why, and is '' otherwise.
-
-    :raises ValueError, TransportError: as `transport_environment` does, if a transport is named.
-    """
-    if name != AUTO:
-        return transport_environment(name, environment, limits), ''
-    try:
-        return transport_environment('large_data', environment, limits), ''
-    except TransportError as error:
-        return transport_environment('udp', environment, limits), str(error)
 
 
 def possible_environment(

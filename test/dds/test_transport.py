@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from intradp_lab.emulation.transport_choice import AUTO, usable_environment
 from intradp_ros.dds.middleware import (
     fast_dds_version,
     LEAST_FAST_DDS,
@@ -19,7 +20,6 @@ from intradp_ros.dds.middleware import (
     middleware_problem,
 )
 from intradp_ros.dds.transport_profile import (
-    AUTO,
     buffer_problem,
     find_transport,
     possible_environment,
@@ -27,7 +27,6 @@ from intradp_ros.dds.transport_profile import (
     transport_in_use,
     TransportError,
     TRANSPORTS,
-    usable_environment,
     VARIABLE,
 )
 

@@ -13,6 +13,7 @@ from synthetic import random_split_graph
 import torch
 from torch import nn
 
+from intradp_lab.testbed.solvers import Solver, SOLVERS
 from intradp_ros.graph.capture import capture
 from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.schedule.cost import CostModel, LinkModel
@@ -24,7 +25,6 @@ from intradp_ros.systems.sharing.judge.judge import Judge
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.search.bounds import lower_bound
 from intradp_ros.systems.sharing.search.moves import places
-from intradp_ros.systems.sharing.search.solvers import Solver, SOLVERS
 
 
 def cost_of(seed: int, operators: int = 8, rows: int = 24) -> CostModel:
@@ -75,10 +75,8 @@ def test_the_search_is_as_good_as_brute_force(seed: int) -> None:
 
 
 @pytest.mark.parametrize('solver', SOLVERS.values(), ids=SOLVERS)
-def test_says_how_far_it_is_and_stops_when_asked(solver: Solver) -> None:
-    reported: list[tuple[int, int]] = []
-    found = solver(cost_of(2), LINK, budget=500, progress=lambda *at: reported.append(at))
-    assert reported and reported[-1] == (500, 500) and reported == sorted(reported)
+def test_stops_when_asked(solver: Solver) -> None:
+    found = solver(cost_of(2), LINK, budget=500)
     early = solver(cost_of(2), LINK, budget=10**9, stop=lambda: True)
     assert found.latency <= early.latency < 1.0
 

@@ -31,7 +31,7 @@ from intradp_ros.systems.sharing.partition.partition import (
 )
 from intradp_ros.systems.sharing.search.differential_evolution import de
 from intradp_ros.systems.sharing.search.moves import pieces, places, propose, SMALL
-from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
+from intradp_ros.systems.sharing.search.solving import Stop, Trial
 
 #: A stage or band more has to win this fraction, lest schedules become finer for nothing.
 FINENESS = 2e-4
@@ -54,10 +54,10 @@ _BORDER_LAST, _TO_BORDER = Pace(0.2), Pace(upward=True, by_input=True)
 
 def search(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int | None = None,
            objective: Objective = latency, begin: Sequence[Partition] = (),
-           progress: Progress | None = None, stop: Stop | None = None) -> Judged:
+           stop: Stop | None = None) -> Judged:
     """Find a partition as `Solver` says; the larger the graph, the smaller the usual budget."""
     budget = budget or usual_budget(len(cost.split.operators))
-    trial = Trial(Judge(cost, link), objective, budget, progress, stop)
+    trial = Trial(Judge(cost, link), objective, budget, stop)
     stops = places(cost)
     evolved = de(cost, link, seed=seed, budget=int(EVOLVED_PART * budget), objective=objective,
                  begin=begin, stop=stop)

@@ -26,41 +26,39 @@ from intradp_ros.systems.sharing.judge.judge import Judge, Judged
 from intradp_ros.systems.sharing.partition.crossing import crossing_bytes
 from intradp_ros.systems.sharing.partition.partition import Partition, RowStage
 from intradp_ros.systems.sharing.search.refine import refine
-from intradp_ros.systems.sharing.search.solving import Progress, Stop, Trial
+from intradp_ros.systems.sharing.search.solving import Stop, Trial
 
 Floats = npt.NDArray[np.float64]
 
+#: Parts of the robot's time that each have a place where stages may end.
+_PARTS = 6
+#: Generations of differential evolution, and its multiplier of the count of variables.
+_GENERATIONS, _POPULATION = 60, 8
 #: What differential evolution calls its generator: another name since SciPy 1.15.
 _RANDOM = 'rng' if tuple(map(int, scipy.__version__.split('.')[:2])) >= (1, 15) else 'seed'
 
 
-def candidate_stops(cost: CostModel, count: int = 6) -> list[int]:
+def candidate_stops(cost: CostModel) -> list[int]:
     """
     Return where stages may end: few bytes cross, and the work between is alike.
 
-    The robot's time is cut into `count` equal parts, and in each part the
+    The robot's time is cut into `_PARTS` equal parts, and in each part the
     position that the fewest bytes cross is taken; places where rows must
     meet (in front of the first global operator) are always among them.
     """
     split = cost.split
     crossing = crossing_bytes(split)
     elapsed = np.cumsum([table[-1] for table in cost.seconds[ROBOT]])
-    edges = np.searchsorted(elapsed, elapsed[-1] * np.arange(count + 1) / count)
+    edges = np.searchsorted(elapsed, elapsed[-1] * np.arange(_PARTS + 1) / _PARTS)
     edges[-1] = len(elapsed)
     stops = {int(a + np.argmin(crossing[a:b])) + 1 for a, b in zip(edges, edges[1:]) if b > a}
     barrier = next((op.operator.id for op in split.operators if op.rows == 1), 0)
     return sorted((stops | {barrier, len(split.operators)}) - {0})
 
 
-def de_search(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0,
-              generations: int = 60, population: int = 8) -> Partition:
-    """
-    Solve min T_robot^N by differential evolution and return the partition found.
-
-    Deterministic for a seed.  `population` is scipy's multiplier of the
-    count of variables.
-    """
-    stops = list(stops or candidate_stops(trial.judge.cost))
+def de_search(trial: Trial, seed: int) -> Partition:
+    """Solve min T_robot^N by differential evolution; deterministic for a seed."""
+    stops = candidate_stops(trial.judge.cost)
     count = len(stops)
 
     def objective(x: Floats) -> Floats:
@@ -68,7 +66,7 @@ def de_search(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0
 
     result = differential_evolution(
         objective, [(0.0, 1.0)] * (2 * count - 1), vectorized=True, updating='deferred',
-        popsize=population, maxiter=generations, tol=1e-3, polish=False,
+        popsize=_POPULATION, maxiter=_GENERATIONS, tol=1e-3, polish=False,
         callback=lambda x, convergence: trial.over,
         **{_RANDOM: np.random.default_rng(seed)})
     return _decode(stops, result.x)
@@ -76,7 +74,7 @@ def de_search(trial: Trial, *, stops: Sequence[int] | None = None, seed: int = 0
 
 def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
        objective: Objective = latency, begin: Sequence[Partition] = (),
-       progress: Progress | None = None, stop: Stop | None = None, bands: bool = True) -> Judged:
+       stop: Stop | None = None, bands: bool = True) -> Judged:
     """
     Find a partition as `Solver` says: LOSS, refined, again and again with other seeds.
 
@@ -84,12 +82,12 @@ def de(cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 8000,
     whatever the objective; that counts where results are refined and compared.
     Without `bands` no operator's rows are cut further than the paper does.
     """
-    trial = Trial(Judge(cost, link), objective, budget, progress, stop)
+    trial = Trial(Judge(cost, link), objective, budget, stop)
     half = Partition((RowStage(len(cost.split.operators), 0.5, 1, 4 if bands else 1),))
     for partition in (*begin, half):
         refine(trial, partition, bands=bands)
     while not trial.over:
-        refine(trial, de_search(trial, seed=seed), bands=bands)
+        refine(trial, de_search(trial, seed), bands=bands)
         seed += 1
     return trial.result()
 

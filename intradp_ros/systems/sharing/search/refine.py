@@ -16,27 +16,28 @@ from intradp_ros.systems.sharing.search.solving import Trial
 BANDS = (1, 2, 4, 8, 16)
 Move = Callable[[Partition], Partition]
 STEPS = (0.16, 0.08, 0.04, 0.02, 0.01)
+GAIN = 0.002
 
 
-def refine(trial: Trial, start: Partition, *, gain: float = 0.002, bands: bool = True) -> Judged:
+def refine(trial: Trial, start: Partition, *, bands: bool = True) -> Judged:
     """
     Descend from a partition: bands first, then shares by smaller and smaller steps.
 
-    A move is taken when it wins at least the fraction `gain`, so that a
+    A move is taken when it wins at least the fraction `GAIN`, so that a
     schedule is not made finer for nothing.  Never worse than `start`.  Without `bands` only
     shares and stages change.
     """
     best = trial(start)
-    best = _descend(trial, best, _merging_moves, gain)
+    best = _descend(trial, best, _merging_moves)
     if bands:
-        best = _descend(trial, best, _band_moves, gain)
+        best = _descend(trial, best, _band_moves)
     for step in STEPS:
-        best = _descend(trial, best, partial(_share_moves, step), gain)
-    return _descend(trial, best, _band_moves, gain) if bands else best
+        best = _descend(trial, best, partial(_share_moves, step))
+    return _descend(trial, best, _band_moves) if bands else best
 
 
 def _descend(trial: Trial, best: Judged,
-             moves: Callable[[Partition], Iterable[Move]], gain: float) -> Judged:
+             moves: Callable[[Partition], Iterable[Move]]) -> Judged:
     """Take every move that wins enough, until none does (or for a few rounds)."""
     for _ in range(3):
         before = best
@@ -47,7 +48,7 @@ def _descend(trial: Trial, best: Judged,
             if trial.over:
                 return best
             found = trial(partition)
-            if found.price < best.price * (1 - gain):
+            if found.price < best.price * (1 - GAIN):
                 best = found
         if best is before:
             break

@@ -13,7 +13,6 @@ from intradp_ros.systems.sharing.judge.energy import latency, Objective
 from intradp_ros.systems.sharing.judge.judge import Judge, Judged
 from intradp_ros.systems.sharing.partition.partition import Partition
 
-Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
@@ -27,7 +26,7 @@ class Solver(Protocol):
 
     def __call__(self, cost: CostModel, link: LinkModel, *, seed: int = 0, budget: int = 3000,
                  objective: Objective = latency, begin: Sequence[Partition] = (),
-                 progress: Progress | None = None, stop: Stop | None = None) -> Judged:
+                 stop: Stop | None = None) -> Judged:
         """
         Return the best partition found.
 
@@ -36,7 +35,6 @@ class Solver(Protocol):
         :param budget: how many partitions may be judged, about.
         :param objective: what is minimised; by default the latency.
         :param begin: partitions to start from, in addition to the solver's own ones.
-        :param progress: called now and then with partitions judged, and `budget`.
         :param stop: asked now and then whether to end early with what was found.
         """
 
@@ -48,7 +46,6 @@ class Trial:
     judge: Judge
     objective: Objective = latency
     budget: int = 3000
-    progress: Progress | None = None
     stop: Stop | None = None
     best: Judged | None = None
     stopped: bool = False
@@ -60,19 +57,17 @@ class Trial:
         if self.best is None or found.price < self.best.price:
             self.best = found
         if self.judge.count % 100 == 0:
-            self._report()
+            self._look()
         return found
 
     def recurrence(self, partition: Partition) -> float:
         """Evaluate the recurrences of the paper; it counts as judging."""
         seconds = self.judge.recurrence(partition)
         if self.judge.count % 100 == 0:
-            self._report()
+            self._look()
         return seconds
 
-    def _report(self) -> None:
-        if self.progress:
-            self.progress(min(self.judge.count, self.budget), self.budget)
+    def _look(self) -> None:
         self.stopped = self.stopped or self.stop is not None and self.stop()
 
     @property
@@ -88,6 +83,4 @@ class Trial:
         """
         if self.best is None:
             raise RuntimeError('the solver judged no partition')
-        if self.progress:
-            self.progress(self.budget, self.budget)
         return self.best

@@ -4,13 +4,12 @@
 """The robot's side of a session: greeting, book, heartbeat, clock, and probes of the link."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 import secrets
 import threading
 import time
-from typing import Any
 
 from intradp_ros.core.steady import Steady
 from intradp_ros.core.version import VERSION
@@ -94,7 +93,8 @@ class Connection:
         self._stopped = True
         self._wake.set()
         if self.followed.number:
-            self._send(ControlKind.BYE, {})
+            self.channel.send(Control(ControlKind.BYE, self.session, self.epoch, 0, {},
+                                      self.followed.number))
         if self._thread.is_alive():
             self._thread.join(timeout=1.0)
 
@@ -343,7 +343,3 @@ class Connection:
             for chunk in probe_chunks(report.send_rate, self.channel.chunk_bytes, self.session,
                                       self.epoch, self.followed.number):
                 self.channel.send(chunk)
-
-    def _send(self, kind: ControlKind, body: Mapping[str, Any], inference: int = 0) -> None:
-        self.channel.send(Control(kind, self.session, self.epoch, inference, body,
-                                  self.followed.number))
