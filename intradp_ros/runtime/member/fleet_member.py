@@ -127,7 +127,7 @@ class FleetMember:
         self._lock = threading.RLock()  # orders of several coordinators come on several threads
         self.roles: Mapping[str, Role] = {role.format: role for role in (
             make(self) for make in makers)}
-        self.weights.keep_states({role.format: role.state for role in self.roles.values()})
+        self.weights.states = {role.format: role.state for role in self.roles.values()}
         self._plans: Worker[Load] = Worker(self._load, self._plan_failed, MAX_OFFERS,
                                            f'plans-{channel.name}')
         self._stop = threading.Event()

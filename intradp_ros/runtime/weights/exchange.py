@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
 from intradp_ros.blobs.digests import is_digest
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
@@ -59,7 +57,7 @@ class WeightPolicy:
         return ''
 
 
-class WeightExchange:
+class WeightExchange(WeightHoldings):
     """
     The blobs of this device: fetches what is lacking and hands out what is held, by its policy.
 
@@ -68,9 +66,9 @@ class WeightExchange:
 
     def __init__(self, channel: PeerChannel, models: Mapping[str, SharedModel],
                  policy: WeightPolicy, log: Log) -> None:
-        self._channel, self._models, self._policy = channel, models, policy
-        self._holdings = WeightHoldings(models, policy.store)
-        self._server = WeightServer(channel, self._holdings) if policy.serves else None
+        super().__init__(models, policy.store)
+        self._channel, self._policy = channel, policy
+        self._server = WeightServer(channel, self) if policy.serves else None
         self._fetcher = WeightFetcher(channel, policy.store, log, policy.times)
         self._finder = StateFinder(channel, self._fetcher, policy.state_bytes)
 
@@ -84,26 +82,10 @@ class WeightExchange:
         reason = self._policy.refusal(model)
         if not reason:
             return ''
-        have = ', '.join(digest[:12] for digest in self._models) or 'none'
+        have = ', '.join(digest[:12] for digest in self.models) or 'none'
         return (f'{self._channel.name} has no model {quoted(model[:12])}, it has {have}: load the '
                 'same model, weights and input shape everywhere, or let it be fetched '
                 f'({reason})')
-
-    def nbytes(self, digest: str) -> int | None:
-        """Return the bytes of a blob, None where it is not here."""
-        return self._holdings.nbytes(digest)
-
-    def find(self, digest: str) -> torch.Tensor | None:
-        """Return a blob as a flat tensor of uint8, to be read only; None where it is not here."""
-        return self._holdings.find(digest)
-
-    def offer(self, data: torch.Tensor) -> str:
-        """Hand out a tensor's bytes from memory until `withdraw`; return their SHA-256."""
-        return self._holdings.offer(data)
-
-    def withdraw(self, digest: str) -> None:
-        """Hand out what was offered no more."""
-        self._holdings.withdraw(digest)
 
     def fetch(self, blobs: Mapping[str, int | None], peers: Collection[str],
               done: Callable[[str], None], needed: frozenset[str] = frozenset()) -> Wanted:
@@ -119,10 +101,6 @@ class WeightExchange:
         else:
             self._fetcher.want(wanted)
         return wanted
-
-    def keep_states(self, states: Mapping[str, State]) -> None:
-        """Hand out the state of roles, by the format of their plans, from now on."""
-        self._holdings.states = states
 
     def fetch_state(self, format_: str, wanted: Collection[tuple[str, int]],
                     peers: Collection[str], into: State, done: Callable[[str], None]) -> None:

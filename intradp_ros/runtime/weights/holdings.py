@@ -37,7 +37,7 @@ class WeightHoldings:
         self._own: dict[str, torch.Tensor] = {}
         self._indexed: set[str] = set()
         self._offered: dict[str, torch.Tensor] = {}
-        #: State of the roles here, by the format of their plans.
+        #: State of the roles here, by the format of their plans; it is handed out, too.
         self.states: Mapping[str, State] = {}
         self._at_hand: OrderedDict[str, torch.Tensor] = OrderedDict()
         self._lock = threading.Lock()
