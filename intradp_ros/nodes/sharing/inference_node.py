@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 import math
 from pathlib import Path
-import threading
 import time
 from typing import Any
 
@@ -21,16 +20,11 @@ from rclpy.qos import qos_profile_sensor_data
 from std_msgs.msg import Header
 
 from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
-from intradp_ros.dds.dds_channel import DdsChannel
-from intradp_ros.link.delay import DELAY_PATIENCE
-from intradp_ros.link.predictor import make_predictor
-from intradp_ros.msg import LinkState, OperatorProfile
-from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, Announcer
+from intradp_ros.msg import LinkState
 from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.common.key_parameter import key_of
-from intradp_ros.nodes.common.lifecycle import CHANGEABLE, LATCHED, ManagedNode, RELIABLE, run_node
-from intradp_ros.nodes.common.lossy_parameter import allowed, report_difference
+from intradp_ros.nodes.common.lifecycle import CHANGEABLE, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.qos_mismatch import of_speakers
 from intradp_ros.nodes.common.receiving import Receiver
@@ -40,15 +34,14 @@ from intradp_ros.nodes.sensors.answer_publisher import AnswerPublisher
 from intradp_ros.nodes.sensors.intake import intake_for
 from intradp_ros.nodes.sensors.perception import card_of, region_of
 from intradp_ros.nodes.sensors.sensor_inputs import Camera, Scene, UNUSABLE
-from intradp_ros.nodes.sharing.book_intake import BookIntake
 from intradp_ros.nodes.sharing.inference_parameters import DEADLINE, INFERENCE_PARAMETERS, MODE
 from intradp_ros.nodes.sharing.monitoring import Monitor
 from intradp_ros.nodes.sharing.profile_publisher import (
     BOOK_TOPIC,
     profile_model,
     PROFILE_TOPIC,
-    ProfilePublisher,
 )
+from intradp_ros.nodes.sharing.robot_sharing import RobotSharing
 from intradp_ros.nodes.sharing.robot_silence import RobotSilence
 from intradp_ros.nodes.sharing.weight_loading import (
     initial_weights,
@@ -58,35 +51,19 @@ from intradp_ros.nodes.sharing.weight_loading import (
     WEIGHTS_FOLDER,
 )
 from intradp_ros.perception.card import ModelCard
-from intradp_ros.power.meter import EnergyMeter, open_meter
+from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.profiling.cache import example_key
-from intradp_ros.profiling.drift import BEYOND_BOOKS, DriftMeter
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import prepare_process, settle_process
-from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.models.catalogue import ModelSpec
-from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.models.weight_file import Weights
 from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.runtime.requests.worker_thread import Worker
-from intradp_ros.runtime.transport.channel import Channel
-from intradp_ros.runtime.transport.session_channels import SessionChannels
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.srv import LoadWeights
-from intradp_ros.systems.sharing.book.book import ScheduleBook
-from intradp_ros.systems.sharing.book.latency_calibration import LatencyCalibration
-from intradp_ros.systems.sharing.book.watch import DelayWatch, DriftWatch
-from intradp_ros.systems.sharing.policy.local_times import check_book
-from intradp_ros.systems.sharing.policy.patience import PatiencePolicy
 from intradp_ros.systems.sharing.session.robot import RobotClient
-from intradp_ros.systems.sharing.session.stream import InferenceStream
 from intradp_ros.systems.sharing.strategies import LOCAL
 from intradp_ros.wire.frames import Stamp
-
-#: Seconds between two requests for a book that does not come.
-ASK_AGAIN = 10.0
-#: Longest wait for a server to take a session with new weights, before they are used.
-SERVER_PATIENCE = 5.0
 
 
 class InferenceNode(ManagedNode):
@@ -103,8 +80,7 @@ class InferenceNode(ManagedNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('inference_node', **kwargs)
-        self.client: RobotClient | None = None
-        self._stream: InferenceStream | None = None
+        self._sharing: RobotSharing | None = None
         self._receiver = Receiver(self)
         self._status = Diagnostics(self)
         self._sole = SolePublisher(self, 'diagnostics', PROFILE_TOPIC,
@@ -113,10 +89,12 @@ class InferenceNode(ManagedNode):
         self._mode = MODE.default
         self._dropped = 0
         self._last_ms: float | None = None
-        self._asked = float('-inf')
-        self._published: ProfilePublisher | None = None
-        self._switching = threading.Lock()
         self.add_on_set_parameters_callback(self._change)
+
+    @property
+    def client(self) -> RobotClient | None:
+        """Who shares the model in use; None before the node is configured."""
+        return self._sharing.client if self._sharing else None
 
     @property
     def callback_threads(self) -> int:
@@ -136,16 +114,14 @@ class InferenceNode(ManagedNode):
         self._intake = intake_for(model, parameters, (card or ModelCard()).input,
                                   region_of(parameters['roi']))
         self._together = self._intake.together()
-        self._sensor = self._intake.sensor
         self._monitor = Monitor(self)
         self._open_topics()
         self._answers = AnswerPublisher(self, self._intake, model, card)
         self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
         self._labels = card.labels if card else ()
-        self._connect(model.tuned(profile.tuning), profile)
-        self._books = BookIntake(self, self._receiver, AnnouncementCheck(self._key), model.digest,
-                                 self._use_book)
+        self._sharing = RobotSharing(self, self._receiver, parameters, self._key,
+                                     model.tuned(profile.tuning), profile, self._example)
         if parameters[WEIGHTS_FOLDER.name]:
             WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
                           lambda: weight_bytes(self.client.model) if self.client else 0.0,
@@ -158,10 +134,11 @@ class InferenceNode(ManagedNode):
         self._memory = KeptMemory()
         self._worker = Worker(self._process, self._failed, self._settings['queue_size'])
         self.until_deactivated.callback(self._stop, self._worker)
+        sensor = self._intake.sensor
         for number, source in enumerate(self._sources()):
             taken = self._receiver.subscribe(
-                self._sensor.kind, source, partial(self._take_input, number),
-                qos_profile_sensor_data, self._sensor.topic, qos_overriding_options=CHANGEABLE,
+                sensor.kind, source, partial(self._take_input, number),
+                qos_profile_sensor_data, sensor.topic, qos_overriding_options=CHANGEABLE,
                 event_callbacks=of_speakers(self.resolve_topic_name(source), self.mismatched))
             self.until_deactivated.callback(self.destroy_subscription, taken)
         self.call_every(0.5, self._report_link, self.until_deactivated)
@@ -193,97 +170,38 @@ class InferenceNode(ManagedNode):
 
     def _look_out(self) -> None:
         """Report what should be there and is not."""
-        assert self.client is not None
-        if self._mode != LOCAL and self.client.connection.book is None:
-            self._ask_for_book(time.monotonic())
+        assert self._sharing is not None
+        connection = self._sharing.client.connection
+        if self._mode != LOCAL and connection.book is None:
+            self._sharing.ask_for_book()
         self._silence.look(
-            self.client.connection, self._channel.peers, self._sources(),
+            connection, self._sharing.channel.peers, self._sources(),
             sharing=self._mode != LOCAL,
             findings=[*self._intake.findings(), *self._answers.findings()])
 
-    def _ask_for_book(self, now: float) -> None:
-        """
-        Publish the profile again where no book comes.
-
-        A reader keeps a few messages of all latched writers together: those of
-        many robots, or of a stranger, displace a profile or a book before a
-        node that has just started takes it.
-        """
-        if self._published and now - self._asked > ASK_AGAIN:
-            self._asked = now
-            self._published.again()
-
     def _stop(self, worker: Worker[Any]) -> None:
         worker.close()
-        with self._switching:
-            if self._stream is not None:
-                self._stream.wait()
+        if self._sharing is not None:
+            self._sharing.wait()
         self._dropped += worker.dropped
         self._worker = None
 
     def _open_topics(self) -> None:
         self._links = self.publish_on(LinkState, '~/link', RELIABLE)
         self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', RELIABLE)
-        self._profiles = self.publish_on(OperatorProfile, PROFILE_TOPIC, LATCHED)
 
     def _sources(self) -> list[str]:
         """Return the sensor's topics; of compressed images as image_transport names them."""
-        sensor, topics = self._sensor, self._intake.topics
+        sensor, topics = self._intake.sensor, self._intake.topics
         if isinstance(sensor, Camera) and sensor.compressed:
             return [f'{self.resolve_topic_name(topic)}/compressed' for topic in topics]
         return [*topics]
 
-    def _connect(self, model: SharedModel, profile: Profile) -> None:
-        """Open the channel to the server, and begin to look for it."""
-        given = self._settings
-        channel = DdsChannel(self.context, given['server'], 'robot',
-                             namespace=self.get_namespace(), chunk_bytes=given['chunk_bytes'],
-                             key=self._key)
-        self.until_cleanup.callback(channel.close)
-        self._channel, self._profile = channel, profile
-        self._announcer = Announcer(self._key)
-        self._announcer.answer_on(self, self._receiver, OperatorProfile, PROFILE_TOPIC)
-        self._asked = time.monotonic()
-        self._stream, self._published = self._stream_of(model, profile, channel)
-        self.client = self._stream.clients[0]
-        channel.only(self._stream.numbers.__contains__)
-        self.until_cleanup.callback(self._close_stream)
-        self.client.meter = open_meter()
-        self.call_every(DELAY_PATIENCE, self._begin, self.until_cleanup)
-
-    def _stream_of(self, model: SharedModel, profile: Profile, channel: Channel | SessionChannels,
-                   ) -> tuple[InferenceStream, ProfilePublisher]:
-        """Return a stream of inferences of a model, and what publishes its profile."""
-        given = self._settings
-        published = ProfilePublisher(
-            self._profiles, 'robot', model, profile, self.info, self.get_fully_qualified_name(),
-            self._announcer)
-        watch = DriftWatch(model.split, profile, published.drifted, DriftMeter(step=BEYOND_BOOKS))
-        delay_watch = DelayWatch(published.delayed)
-        deadline = self.client.patience.deadline if self.client else given['deadline_ms'] / 1e3
-
-        def client(way: Channel, stream: int) -> RobotClient:
-            return RobotClient(
-                model, way, make_predictor(given['predictor']), self.info,
-                patience=PatiencePolicy(silence=given['server_timeout_ms'] / 1e3,
-                                        deadline=deadline),
-                power=profile.power, lossy=allowed(given), watch=watch, delay_watch=delay_watch,
-                experience=LatencyCalibration(), stream=stream)
-
-        return InferenceStream(channel, given['max_inflight'], client), published
-
-    def _close_stream(self) -> None:
-        with self._switching:
-            stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.close()
-
     def _load_weights(self, request: Any, pictures: Path | None, weights: Weights) -> Any:
         """Try weights, and use them from the next input on; on the thread of the service."""
-        given, client = self._settings, self.client
-        assert client is not None and self._stream is not None
-        before = client.model
-        model = ModelSpec.parse(given['model']).load(
+        assert self._sharing is not None
+        before = self._sharing.client.model
+        model = ModelSpec.parse(self._settings['model']).load(
             before.split.axis, before.split.device, weights).tuned(before.tuning)
         if len(model.split.operators) != len(before.split.operators):
             raise ValueError('with these weights the model has other operators: restart the node '
@@ -293,60 +211,10 @@ class InferenceNode(ManagedNode):
             lambda path: self._intake.example(path, before), request.least_accuracy)
         text = 'these weights are in use already'
         if model.digest != before.digest:
-            text = self._switch(model, replace(self._profile, digest=model.digest))
+            text = self._sharing.switch(model, replace(self._sharing.profile,
+                                                       digest=model.digest))
         return LoadWeights.Response(success=True, message=text, digest=model.digest, accuracy=new,
                                     accuracy_before=old)
-
-    def _switch(self, model: SharedModel, profile: Profile) -> str:
-        """
-        Let a model of other weights answer from the next input on; say how.
-
-        Its session begins during the old one, with the same schedules, so that sharing goes on
-        where the server has the weights, too.
-        """
-        old = self._stream
-        assert old is not None
-        now, was = self._stream_of(model, profile, old.channels), old.clients[0].connection
-        stream, published = now
-        self._channel.only((old.numbers | stream.numbers).__contains__)
-        sharing, refusal = was.agreement is not None, ''
-        try:
-            if was.book is not None:
-                stream.use_book(replace(was.book, digest=model.digest))
-            end = time.monotonic() + SERVER_PATIENCE
-            while sharing and time.monotonic() < end and not refusal and not all(
-                    client.connection.agreement for client in stream.clients):
-                time.sleep(0.02)
-                refusal = stream.clients[0].connection.refusal
-        except Exception:
-            stream.close()
-            self._channel.only(old.numbers.__contains__)
-            raise
-        for client, before in zip(stream.clients, old.clients):
-            client.sent, client.received = before.sent, before.received
-        with self._switching:  # no input begins
-            if self._stream is not old:
-                stream.close()
-                raise ValueError('the node stops')
-            old.wait()
-            meter, old.clients[0].meter = old.clients[0].meter, None
-            self._stream, self.client, self._profile = stream, stream.clients[0], profile
-            self._published, self.client.meter = published, meter
-            self._books.follow(model.digest)
-        old.close()
-        self._channel.only(stream.numbers.__contains__)
-        published.begin()
-        shared = all(client.connection.agreement for client in stream.clients)
-        return f'model {model.digest[:12]} is in use' + (
-            ', shared as before' if shared else '' if not sharing else
-            '; the server does not have these weights: load them there, too; until then the '
-            f'robot computes alone{": " * bool(refusal)}{refusal}')
-
-    def _begin(self) -> None:
-        """Publish the profile without the link's delay if no server answers."""
-        assert self.client is not None and self._published is not None
-        if not self.client.connection.answers:
-            self._published.begin()
 
     def _change(self, parameters: Sequence[RclParameter[Any]]) -> SetParametersResult:
         """Take what may change while the node runs."""
@@ -357,29 +225,18 @@ class InferenceNode(ManagedNode):
                 except ValueError as error:
                     return SetParametersResult(successful=False, reason=str(error))
                 self._mode = parameter.value
-            elif parameter.name == DEADLINE.name and self._stream is not None:
-                for client in self._stream.clients:
-                    client.patience = replace(client.patience, deadline=parameter.value / 1e3)
+            elif parameter.name == DEADLINE.name and self._sharing is not None:
+                self._sharing.set_deadline(parameter.value / 1e3)
         return SetParametersResult(successful=True)
-
-    def _use_book(self, book: ScheduleBook) -> None:
-        """Compile a book's schedules, which may take a while, and share by them."""
-        assert self.client is not None and self._stream is not None
-        check_book(book, self.client.own_seconds, self._profile.whole_seconds)
-        self._stream.use_book(book)
-        report_difference(self.client.model, book, self._example, self.get_logger().warning)
 
     def _process(self, messages: Sequence[Any]) -> None:
         """Begin the inference of an input, and wait until another may begin."""
-        assert self._stream is not None
+        assert self._sharing is not None
         began = time.monotonic()
         inputs, scenes = self._intake.inputs(messages)
         headers = [message.header for message in messages]
-        with self._switching:
-            stream = self._stream
-            stream.submit(inputs, partial(self._deliver, headers, began, scenes),
-                          strategy=self._mode, stamp=_stamp(headers[0]))
-        stream.wait_for_room()
+        self._sharing.submit(inputs, partial(self._deliver, headers, began, scenes),
+                             strategy=self._mode, stamp=_stamp(headers[0]))
 
     def _deliver(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
                  future: Future[Outcome]) -> None:
@@ -391,27 +248,24 @@ class InferenceNode(ManagedNode):
 
     def _report(self, headers: Sequence[Header], began: float, scenes: Sequence[Scene],
               outcome: Outcome) -> None:
-        assert self._stream is not None
+        assert self._sharing is not None
         self._last_ms = outcome.stats.latency * 1e3
         self._monitor.inferred(outcome.stats)
-        self._answers.publish(headers, scenes, outcome, self._stream.timeline)
+        self._answers.publish(headers, scenes, outcome, self._sharing.timeline)
         extra = time.monotonic() - began - outcome.stats.latency
         self._answers.publish_stats(headers[0], outcome, sum(self._rejected().values()), extra)
         self._memory.look(usual=not outcome.local_catch_up)
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, UNUSABLE):
-            self._receiver.reject(self._sensor.topic, str(error))
+            self._receiver.reject(self._intake.sensor.topic, str(error))
         else:
             self._receiver.reject('inference', f'{type(error).__name__}: {error}')
 
     def _rejected(self) -> Mapping[str, int]:
         """Count what was rejected on the way from sensor and server, by cause."""
-        assert self.client is not None and self._stream is not None
-        overtaken = {'overtaken': n} if (n := self._books.dropped) else {}
-        return added(overtaken, self._receiver.rejections.by_cause(),
-                     *(client.rejections.by_cause() for client in self._stream.clients),
-                     self.client.channel.rejected)
+        assert self._sharing is not None
+        return added(self._receiver.rejections.by_cause(), self._sharing.rejected())
 
     def _report_link(self) -> None:
         assert self.client is not None
@@ -425,7 +279,7 @@ class InferenceNode(ManagedNode):
         self._monitor.look(self.client.connection, message.predicted_rate)
 
     def _diagnose(self) -> None:
-        assert self.client is not None and self._stream is not None
+        assert self.client is not None and self._sharing is not None
         connection = self.client.connection
         allowed = self._settings['max_allowed_processing_time_ms']
         in_range = self._last_ms is None or self._last_ms <= allowed
@@ -445,7 +299,7 @@ class InferenceNode(ManagedNode):
             'refusal': connection.refusal, 'last_rejection': self._receiver.last,
             'server_load': Figure(connection.clock.load, '.2f'), 'mode': self._mode,
             'inputs_dropped': Total(dropped), 'inputs_unmatched': Total(self._together.unmatched),
-            'frames_of_other_sessions': Total(self._stream.foreign + self._channel.foreign),
+            'frames_of_other_sessions': Total(self._sharing.foreign),
             'servers_of_this_name': len(connection.servers),
             'other_publishers': others,
             'authenticated': self._key is not None}, self._rejected(),
