@@ -39,12 +39,8 @@ class LanguageDevice:
     """
     Takes part in language models; with `answers` it answers requests by actions and HTTP.
 
-    Raises
-    ------
-    ValueError
-        If the endpoint has no keys where it needs some, what it needs is not installed, or there
-        is no such device to compute on.
-
+    :raises ValueError: if the endpoint has no keys where it needs some, what it needs is not
+        installed, or there is no such device to compute on.
     """
 
     def __init__(self, node: DeviceNode, given: Mapping[str, Any]) -> None:

@@ -29,11 +29,7 @@ class LanguagePlanning(LanguagePlanner):
     """
     Plans one model; seconds of its blocks are measured on this machine, which has speed 1.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is empty, or a file that it names makes no sense.
-
+    :raises ValueError: if a parameter is empty, or a file that it names makes no sense.
     """
 
     def __init__(self, node: ManagedNode, given: Mapping[str, Any]) -> None:

@@ -65,11 +65,7 @@ def to_rgb(message: Image, bits: BitsInUse | None = None) -> Array:
 
     Of 16 bits those count that `bits` says are in use, the upper 8 of them.
 
-    Raises
-    ------
-    ImageError
-        If the encoding is not supported or the data do not fit the size.
-
+    :raises ImageError: if the encoding is not supported or the data do not fit the size.
     """
     encoding = _ENCODINGS.get(message.encoding)
     if encoding is None:
@@ -122,12 +118,8 @@ def decompressed(message: CompressedImage, bits: BitsInUse | None = None) -> Arr
     png compressed `` is a mosaic, ``rgb8; jpeg compressed rgb8`` has red and
     blue exchanged.  A format without a semicolon is an ordinary picture.
 
-    Raises
-    ------
-    ImageError
-        If it is none, has more than `MOST_PIXELS` pixels, or the format says
-        what cannot be followed.
-
+    :raises ImageError: if it is none, has more than `MOST_PIXELS` pixels, or the format says what
+        cannot be followed.
     """
     data = bytes(message.data)
     raw, semicolon, rest = (part.strip() for part in message.format.partition(';'))
@@ -232,11 +224,7 @@ def read_rgb(path: str) -> Array:
     """
     Read an image file as uint8 RGB, shape (height, width, 3).
 
-    Raises
-    ------
-    ImageError
-        If it is none.
-
+    :raises ImageError: if it is none.
     """
     pixels = cv2.imread(path, cv2.IMREAD_COLOR)
     if pixels is None:

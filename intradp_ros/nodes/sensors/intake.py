@@ -94,11 +94,7 @@ def intake_for(model: SharedModel, parameters: Mapping[str, Any], card: InputCar
     """
     Return what a model takes, by parameters and card.
 
-    Raises
-    ------
-    ValueError
-        If the model cannot take it.
-
+    :raises ValueError: if the model cannot take it.
     """
     if parameters['sensor'] == Lidar.topic:
         return Intake(lidar_for(model, *(parameters[f'voxels.{name}'] for name in (

@@ -67,11 +67,7 @@ def pinhole(info: CameraInfo, size: tuple[int, int]) -> Pinhole:
     taken.  Both are of the whole sensor: a region of interest moves the
     centre, binning divides (as image_geometry's PinholeCameraModel does).
 
-    Raises
-    ------
-    CameraInfoError
-        If nothing is known of the camera, or it does not fit the size.
-
+    :raises CameraInfoError: if nothing is known of the camera, or it does not fit the size.
     """
     if not (info.width and info.height):
         raise CameraInfoError('no camera_info of the image has come')
@@ -106,11 +102,7 @@ def depth_points(header: Header, metres: Array, info: CameraInfo) -> PointCloud2
 
     Lens distortion is not undone: give the node rectified images.
 
-    Raises
-    ------
-    CameraInfoError
-        If what is known of the camera does not say where the points lie.
-
+    :raises CameraInfoError: if what is known of the camera does not say where the points lie.
     """
     height, width = metres.shape
     camera = pinhole(info, (height, width))

@@ -48,11 +48,7 @@ def card_of(parameters: Mapping[str, Any]) -> ModelCard | None:
 
     None if it has none, and they say nothing.
 
-    Raises
-    ------
-    CardError
-        If the card, or what they say, cannot be.
-
+    :raises CardError: if the card, or what they say, cannot be.
     """
     found = find_card(ModelSpec.parse(parameters['model']), parameters['card'])
     card = found or ModelCard()
@@ -93,13 +89,8 @@ def first_answer(camera: Camera, card: ModelCard, model: SharedModel, intake: In
 
     Where there are several cameras, of the first.
 
-    Raises
-    ------
-    HeadError
-        If the outputs do not fit the card's head.
-    CardError
-        If the card names another count of outputs.
-
+    :raises HeadError: if the outputs do not fit the card's head.
+    :raises CardError: if the card names another count of outputs.
     """
     graph = model.split.graph
 

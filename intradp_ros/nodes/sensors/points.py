@@ -39,11 +39,7 @@ class Grid:
     letters, any order of x, y and z); a cell measures `cell` metres each way,
     and `origin` (x, y, z in metres) is the lowest corner of the first one.
 
-    Raises
-    ------
-    ValueError
-        If there is no such grid.
-
+    :raises ValueError: if there is no such grid.
     """
 
     counts: tuple[int, int, int]
@@ -84,12 +80,8 @@ def to_points(message: PointCloud2) -> Array:
 
     Where ROS is installed its own package reads the cloud, after all of it was checked here.
 
-    Raises
-    ------
-    PointsError
-        If the cloud has no x, y and z as floating-point numbers, or its data
-        do not fit its size.
-
+    :raises PointsError: if the cloud has no x, y and z as floating-point numbers, or its data do
+        not fit its size.
     """
     _layout(message)
     used = message.width * message.point_step
@@ -165,11 +157,7 @@ def read_points(path: str) -> Array:
     """
     Read points (n, 3 or more columns) from a file of NumPy, ``.npy``; return x, y and z.
 
-    Raises
-    ------
-    PointsError
-        If it is none.
-
+    :raises PointsError: if it is none.
     """
     try:
         points = np.load(path, allow_pickle=False)

@@ -170,11 +170,7 @@ def camera_for(model: SharedModel, card: InputCard, region: Region | None = None
         or an input each.
     :param bits: of 16-bit images.
 
-    Raises
-    ------
-    ValueError
-        If the model's input is not one image of each, or not as the card says.
-
+    :raises ValueError: if the model's input is not one image of each, or not as the card says.
     """
     shape, dtype = _image_input(model, count)
     if (card.mean or card.std) and not dtype.is_floating_point:
@@ -187,11 +183,7 @@ def lidar_for(model: SharedModel, axes: str, origin: Sequence[float], cell: floa
     """
     Return the lidar whose clouds a model takes, as a grid that lies as given (see `Grid`).
 
-    Raises
-    ------
-    ValueError
-        If the model's input is not one grid, or there is no such grid.
-
+    :raises ValueError: if the model's input is not one grid, or there is no such grid.
     """
     shape, dtype = _only_input(model)
     if len(shape) < 3 or any(n != 1 for n in shape[:-3]):

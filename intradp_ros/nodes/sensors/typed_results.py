@@ -59,11 +59,7 @@ class TypedResults:
         """
         Publish what the outputs of an inference say of its picture.
 
-        Raises
-        ------
-        HeadError
-            If they do not fit the card's head.
-
+        :raises HeadError: if they do not fit the card's head.
         """
         wanted = [name for name, publisher in self._publishers.items() if _heard(publisher)]
         drawn = _heard(self._pictures)
