@@ -38,6 +38,7 @@ from rich.console import Console
 from rich.table import Table
 
 from intradp_lab.emulation.slow_device import slow_environment
+from intradp_lab.emulation.transport_choice import CHOICES
 from intradp_lab.report import captioned_image as images
 from intradp_lab.testbed.experiment import Place, place
 from intradp_lab.testbed.figures import quantile
@@ -49,7 +50,7 @@ from intradp_ros.cli.output import Output, output
 from intradp_ros.cli.profile_arguments import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
 from intradp_ros.core.processes import Command, module_arguments
-from intradp_ros.dds.transport_profile import CHOICES, find_transport
+from intradp_ros.dds.transport_profile import find_transport
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.profile import Profile

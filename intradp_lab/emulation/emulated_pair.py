@@ -62,7 +62,7 @@ def emulated_pair(mbps: float, transport: str, logs: Path, say: Callable[[str], 
     mbps :
         Rate of the link each way, in Mbit/s.
     transport :
-        A transport profile (`dds.transport_profile.CHOICES`).
+        A transport profile (`transport_choice.CHOICES`).
     logs :
         Folder for what the processes print.
     say :
