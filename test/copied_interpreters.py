@@ -179,13 +179,13 @@ def serve(control: socket.socket) -> dict[str, Any]:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(waking)
     while True:
-        readable = select.select([control, woken], [], [])[0]
+        readable = select.select([control.fileno(), woken], [], [])[0]
         if woken in readable:
             os.read(woken, 4096)
             with suppress(ChildProcessError):
                 while (end := os.waitpid(-1, os.WNOHANG))[0]:
                     control.send(json.dumps([end[0], os.waitstatus_to_exitcode(end[1])]).encode())
-        if control in readable:
+        if control.fileno() in readable:
             said, outputs, *_ = socket.recv_fds(control, _LONGEST, 1)
             if not said:
                 raise SystemExit
