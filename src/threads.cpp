@@ -8,16 +8,17 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <thread>
 
 namespace
 {
 
-/// Looks at memory before a thread sleeps: products follow each other within some 10 us.
+/// Looks at memory before a thread sleeps: loops follow each other within some 10 us.
 constexpr int kLooks = 4000;
 constexpr int kMostThreads = 256;
+constexpr uint64_t kLeft = 0xffffffff;
+constexpr auto kRelaxed = std::memory_order_relaxed;
 
 inline void rest()
 {
@@ -36,32 +37,28 @@ public:
     void * context)
   {
     std::unique_lock<std::mutex> busy(busy_, std::try_to_lock);
-    if (!busy) {
+    const int64_t parts = (count + at_once - 1) / at_once;
+    if (!busy || parts > int64_t{kLeft}) {
       return false;
     }
-    const int helpers = threads - 1;
-    for (; started_ < helpers; ++started_) {
+    for (; started_ < threads - 1; ++started_) {
       std::thread([this, number = started_] {work(number);}).detach();
     }
-    each_ = each;
-    context_ = context;
-    count_ = count;
-    at_once_ = at_once;
-    next_.store(0, std::memory_order_relaxed);
-    {
+    each_.store(each, kRelaxed);
+    context_.store(context, kRelaxed);
+    count_.store(count, kRelaxed);
+    at_once_.store(at_once, kRelaxed);
+    parts_.store(parts, kRelaxed);
+    threads_.store(threads, kRelaxed);
+    done_.store(0, kRelaxed);
+    const uint64_t turn = (state_.load(kRelaxed) >> 32) + 1;
+    state_ = turn << 32 | static_cast<uint64_t>(parts);
+    if (asleep_) {
       std::lock_guard<std::mutex> lock(mutex_);
-      helpers_ = helpers;
-      turn_.fetch_add(1, std::memory_order_release);
-      if (asleep_) {
-        wake_.notify_all();
-      }
+      wake_.notify_all();
     }
-    take_parts();
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      helpers_ = 0;  // who wakes up late is not waited for
-    }
-    for (int look = 0; at_work_.load(std::memory_order_acquire) > 0; ++look) {
+    take_parts(turn);
+    for (int look = 0; done_.load(std::memory_order_acquire) < parts; ++look) {
       if (look < kLooks) {
         rest();
       } else {
@@ -72,49 +69,59 @@ public:
   }
 
 private:
-  void take_parts()
+  /// Take parts of a turn while some are left: many at first, so that they lie together.
+  ///
+  /// What a turn consists of is changed only when all its parts are done, so that it is as it was
+  /// read here if a part could be taken.
+  void take_parts(uint64_t turn)
   {
-    while (true) {
-      const int64_t begin = next_.fetch_add(at_once_, std::memory_order_relaxed);
-      if (begin >= count_) {
-        return;
+    const auto each = each_.load(kRelaxed);
+    void * const context = context_.load(kRelaxed);
+    const int64_t count = count_.load(kRelaxed), at_once = at_once_.load(kRelaxed),
+      parts = parts_.load(kRelaxed), share = 2 * threads_.load(kRelaxed);
+    uint64_t state = state_.load(std::memory_order_acquire);
+    while (state >> 32 == (turn & kLeft) && (state & kLeft)) {
+      const int64_t left = state & kLeft, some = std::max<int64_t>(1, left / share);
+      if (state_.compare_exchange_weak(state, state - some, std::memory_order_acq_rel)) {
+        const int64_t begin = (parts - left) * at_once;
+        each(context, begin, std::min(count, begin + some * at_once));
+        done_.fetch_add(some, std::memory_order_release);
+        state = state_.load(std::memory_order_acquire);
       }
-      each_(context_, begin, std::min(count_, begin + at_once_));
     }
   }
 
   void work(int number)
   {
-    for (uint64_t seen = 0; ; ) {
-      for (int look = 0; look < kLooks && turn_.load(std::memory_order_acquire) == seen; ++look) {
+    for (int look = 0; ; ) {
+      const uint64_t state = state_.load(std::memory_order_acquire);
+      if ((state & kLeft) && number < threads_.load(kRelaxed) - 1) {
+        take_parts(state >> 32);
+        look = 0;
+      } else if (look < kLooks) {
         rest();
-      }
-      bool mine;
-      {
+        ++look;
+      } else {
         std::unique_lock<std::mutex> lock(mutex_);
         ++asleep_;
-        wake_.wait(lock, [this, seen] {return turn_.load() != seen;});
+        wake_.wait(lock, [this, state] {return state_ != state;});
         --asleep_;
-        seen = turn_.load();
-        mine = number < helpers_;
-        at_work_.fetch_add(mine, std::memory_order_relaxed);
-      }
-      if (mine) {
-        take_parts();
-        at_work_.fetch_sub(1, std::memory_order_release);
+        look = 0;
       }
     }
   }
 
   std::mutex busy_, mutex_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> turn_{0};
-  std::atomic<int64_t> next_{0};
-  std::atomic<int> at_work_{0};
-  int asleep_ = 0, helpers_ = 0, started_ = 0;
-  void (* each_)(void *, int64_t, int64_t) = nullptr;
-  void * context_ = nullptr;
-  int64_t count_ = 0, at_once_ = 1;
+  std::atomic<int> asleep_{0};
+  int started_ = 0;
+  std::atomic<void (*)(void *, int64_t, int64_t)> each_{nullptr};
+  std::atomic<void *> context_{nullptr};
+  std::atomic<int64_t> count_{0}, at_once_{1}, parts_{0};
+  std::atomic<int> threads_{0};
+  /// The number of a turn, and how many of its parts are left to take; how many are done.
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
 };
 
 Pool * the_pool;
@@ -140,8 +147,6 @@ void parallel(
   const int64_t parts = (count + at_once - 1) / at_once;
   const int useful = static_cast<int>(std::min<int64_t>({threads, parts, kMostThreads}));
   if (useful < 2 || !pool().run(count, at_once, useful, each, context)) {
-    for (int64_t begin = 0; begin < count; begin += at_once) {
-      each(context, begin, std::min(count, begin + at_once));
-    }
+    each(context, 0, count);
   }
 }
