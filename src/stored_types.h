@@ -178,19 +178,25 @@ struct Q5_K : Parts<176>
 /// Blocks of 256 elements: sixteen parts of 16, each with a scale of eight bits.
 struct Q6_K
 {
-  static constexpr int kStep = 64, kBlock = 256, kBlockBytes = 210, kSpan = 256, kScales = 16;
+  static constexpr int kStep = 128, kBlock = 256, kBlockBytes = 210, kSpan = 256, kScales = 16;
   INLINE void scales(const uint8_t * p, int, float * out)
   {
     store(out, mul(to_float(load_i8(p + 192)), set(half(p + 208))));
   }
   INLINE void decode(const uint8_t * p, int step, const float * scales, V * w)
   {
-    const uint8_t * low = p + 64 * (step / 2), * high = p + 128 + 32 * (step / 2);
-    for (int k = 0; k < 4; ++k) {
-      const I four = right(load_u8(low + 16 * k), 4 * (step % 2));
-      const I two = right(load_u8(high + 16 * (k % 2)), 4 * (step % 2) + 2 * (k / 2));
-      const I q = minus(either(bits(four, 15), left(bits(two, 3), 4)), 32);
-      w[k] = mul(to_float(q), set(scales[4 * step + k]));
+    const uint8_t * low = p + 64 * step, * high = p + 128 + 32 * step;
+    for (int k = 0; k < 2; ++k) {
+      const I one = load_u8(low + 16 * k), other = load_u8(low + 32 + 16 * k);
+      const I two = load_u8(high + 16 * k);
+      const I q[4] = {
+        either(bits(one, 15), bits(left(two, 4), 48)),
+        either(bits(other, 15), bits(left(two, 2), 48)),
+        either(right(one, 4), bits(two, 48)), either(right(other, 4), bits(right(two, 2), 48))};
+      for (int part = 0; part < 4; ++part) {
+        const int at = 2 * part + k;
+        w[at] = mul(to_float(minus(q[part], 32)), set(scales[8 * step + at]));
+      }
     }
   }
 };
