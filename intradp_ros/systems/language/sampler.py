@@ -62,7 +62,8 @@ def draw(logits: Tensor, sampling: Sampling, position: int, allowed: Tensor | No
     """
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)
-    best = int(logits.argmax())  # of NaN and other numbers it is NaN
+    # of NaN and other numbers it is NaN; threads that torch would wake for it go on spinning
+    best = int(logits.numpy().argmax())
     top = float(logits[best])
     if not top > -math.inf:
         raise ValueError('logits that are not numbers' if math.isnan(top) else
