@@ -104,9 +104,8 @@ def blocks(folder: Path) -> dict[str, Any]:
                                   for k in range(count)))
                 hidden = torch.randn(count, manifest.width)
                 for name, all_ in runs.items():
-                    run, out, start = LaneRun(lane, kv), hidden, time.perf_counter()
-                    for block in all_:
-                        out = block(out, run)
+                    run, start = LaneRun(lane, kv), time.perf_counter()
+                    kinds[name].run(all_, hidden, run)
                     _least(best, f'{name}, {count} tokens', start)
                 rows = {m.shape[1]: torch.randn(count, m.shape[1]) for m in matrices}
                 start = time.perf_counter()

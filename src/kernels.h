@@ -45,6 +45,7 @@ struct AttentionBlock
   int32_t heads, groups, dim, rotated;
   float scaling, cap;  // cap 0: none
   int64_t window;  // 0: none
+  int32_t layer, angles;  // which cache, and which of the lane's angles
 };
 
 struct MlpBlock
@@ -55,16 +56,34 @@ struct MlpBlock
   int32_t gate_kind;  // 0: silu, 1: gelu by tanh
 };
 
-/// Tokens that are computed together, and the keys and values of one layer.
+/// One half of a layer: the other pointer is null.
+struct Half
+{
+  const AttentionBlock * attention;
+  const MlpBlock * mlp;
+};
+
+/// Keys and values of a layer: groups x pages x 16 x dim.
+struct Cache
+{
+  float * keys, * values;
+  int64_t group_stride;  // in floats
+};
+
+struct Angles
+{
+  const float * cosines, * sines;  // tokens x rotated / 2
+};
+
+/// Tokens that are computed together.
 struct LaneView
 {
   int64_t tokens;
   const int32_t * positions;
   const int64_t * first_page;  // of each token: where its pages begin in `pages`
   const int32_t * pages;
-  const float * cosines, * sines;  // tokens x rotated / 2
-  float * keys, * values;  // groups x pages x 16 x dim
-  int64_t group_stride;  // in floats
+  const Cache * caches;  // of each layer
+  const Angles * angles;  // of each kind of layers
 };
 
 }  // extern "C"

@@ -69,9 +69,10 @@ INLINE void sums(
           V w[kPart];
           T::decode(rows + r * row_bytes, step, scales[r], w);
           if (C <= kFusedTokens) {
-            __builtin_prefetch(
-              rows + (kAhead * R + r) * row_bytes +
-              step * (T::kStep * T::kBlockBytes / T::kBlock));
+            constexpr int kBytes = T::kStep * T::kBlockBytes / T::kBlock;
+            for (int byte = 0; byte < kBytes; byte += 64) {
+              __builtin_prefetch(rows + (kAhead * R + r) * row_bytes + step * kBytes + byte);
+            }
           }
           for (int part = 0; part < kPart; ++part) {
             for (int c = 0; c < C; ++c) {
@@ -429,8 +430,9 @@ static void attend_heads(
   const int64_t last = lane.positions[token];
   const int64_t first = block.window && last >= block.window ? last - block.window + 1 : 0;
   const int32_t * pages = lane.pages + lane.first_page[token];
-  const float * keys = lane.keys + group * lane.group_stride;
-  const float * values = lane.values + group * lane.group_stride;
+  const Cache & cache = lane.caches[block.layer];
+  const float * keys = cache.keys + group * cache.group_stride;
+  const float * values = cache.values + group * cache.group_stride;
   const int64_t begin = first / kPage, end = last / kPage + 1, width = (end - begin) * kPage;
 
   const V unseen = set(-__builtin_inff());

@@ -15,8 +15,8 @@
 namespace
 {
 
-/// Multiplications that are worth a thread's waking up.
-constexpr int64_t kWorthwhile = 1 << 16;
+/// Multiplications that are worth being given to a thread.
+constexpr int64_t kWorthwhile = 1 << 13;
 
 const Kernels * const kKinds[] = {
 #if defined(__x86_64__)
@@ -121,28 +121,29 @@ void products(
   const Product * each, int count, const float * x, int64_t tokens, const float * added,
   int threads)
 {
-  constexpr int kMost = 3;
-  int64_t ends[kMost], panels = 0;
+  // few tokens: small parts, so that all threads end at once; others expand whole panels
+  const int64_t rows = tokens <= kPanelRows / 4 ? kPanelRows / 4 : kPanelRows;
+  int64_t parts = 0;
   for (int k = 0; k < count; ++k) {
-    panels += (each[k].matrix->rows + kPanelRows - 1) / kPanelRows;
-    ends[k] = panels;
+    parts += (each[k].matrix->rows + rows - 1) / rows;
   }
-  const int64_t columns = each[0].matrix->columns, work = kPanelRows * columns * tokens;
+  const int64_t columns = each[0].matrix->columns, work = rows * columns * tokens;
   const int64_t at_once = std::max<int64_t>(1, (kWorthwhile + work - 1) / work);
   const Kernels & use = kernels();
   parallel(
-    panels, at_once, threads, [&](int64_t begin, int64_t end) {
+    parts, at_once, threads, [&](int64_t begin, int64_t end) {
       float * space = scratch(product_scratch(columns));
-      for (int64_t panel = begin; panel < end; ++panel) {
-        int k = 0;
-        while (panel >= ends[k]) {
-          ++k;
+      for (const Product * one = each; end > 0; ++one) {
+        const Matrix & matrix = *one->matrix;
+        const int64_t its_parts = (matrix.rows + rows - 1) / rows;
+        const int64_t first = std::max<int64_t>(begin, 0) * rows;
+        const int64_t last = std::min(end * rows, matrix.rows);
+        if (first < last) {
+          use.product(
+            matrix, first, last - first, x, tokens, one->out, matrix.rows, added, space);
         }
-        const Matrix & matrix = *each[k].matrix;
-        const int64_t first = (panel - (k ? ends[k - 1] : 0)) * kPanelRows;
-        use.product(
-          matrix, first, std::min(kPanelRows, matrix.rows - first), x, tokens, each[k].out,
-          matrix.rows, added, space);
+        begin -= its_parts;
+        end -= its_parts;
       }
     });
 }
@@ -168,18 +169,21 @@ void norm_rows(
 }
 
 /// Write x + what a half of a layer found, with the norm after it where it has one.
+///
+/// `out` may be x; `made` (tokens x rows) is for what is normed.
 void last_product(
   const Matrix & matrix, const Vector & after, NormKind kind, const float * found,
-  const float * x, int64_t tokens, float * out, float * space, int threads)
+  const float * x, int64_t tokens, float * out, float * made, float * space, int threads)
 {
-  const Product one = {&matrix, out};
   if (!after.data) {
+    const Product one = {&matrix, out};
     products(&one, 1, found, tokens, x, threads);
     return;
   }
+  const Product one = {&matrix, made};
   products(&one, 1, found, tokens, nullptr, threads);
-  norm_rows(out, after, tokens, kind, out, space);
-  kernels().add(x, out, tokens * matrix.rows, out);
+  norm_rows(made, after, tokens, kind, made, space);
+  kernels().add(x, made, tokens * matrix.rows, out);
 }
 
 }  // namespace
@@ -187,7 +191,7 @@ void last_product(
 extern "C" {
 
 /// Changes when a structure or the meaning of an argument does.
-int32_t language_kernels_version() {return 1;}
+int32_t language_kernels_version() {return 2;}
 
 const char * language_kernels_name() {return kernels().name;}
 
@@ -276,6 +280,7 @@ static void store_tokens(const AttentionBlock & block, const LaneView & lane, co
   const float * values)
 {
   const int64_t dim = block.dim;
+  const Cache & cache = lane.caches[block.layer];
   for (int64_t t = 0; t < lane.tokens; ++t) {
     const int64_t position = lane.positions[t];
     const int64_t place = lane.pages[lane.first_page[t] + position / 16] * int64_t{16} +
@@ -283,14 +288,14 @@ static void store_tokens(const AttentionBlock & block, const LaneView & lane, co
     for (int64_t g = 0; g < block.groups; ++g) {
       const float * key = keys + (t * block.groups + g) * dim;
       const float * value = values + (t * block.groups + g) * dim;
-      std::copy(key, key + dim, lane.keys + g * lane.group_stride + place * dim);
-      std::copy(value, value + dim, lane.values + g * lane.group_stride + place * dim);
+      std::copy(key, key + dim, cache.keys + g * cache.group_stride + place * dim);
+      std::copy(value, value + dim, cache.values + g * cache.group_stride + place * dim);
     }
   }
 }
 
-/// The attention half of a layer: hidden states (tokens x width) to the same.
-void language_attention(
+/// The attention half of a layer: hidden states (tokens x width) to the same; `out` may be x.
+static void attention_half(
   const AttentionBlock * block, const LaneView * lane, const float * x, float * out,
   int32_t threads)
 {
@@ -309,6 +314,7 @@ void language_attention(
   const Vector * norms[] = {&block->query_norm, &block->key_norm};
   float * parts[] = {queries, keys};
   const int64_t counts[] = {block->heads, block->groups};
+  const Angles & angles = lane->angles[block->angles];
   for (int k = 0; k < 2; ++k) {
     if (norms[k]->data) {
       norm_rows(parts[k], *norms[k], tokens * counts[k], block->norm, parts[k], vector);
@@ -317,18 +323,19 @@ void language_attention(
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t h = 0; h < counts[k]; ++h) {
         kernels().rotate(
-          parts[k] + (t * counts[k] + h) * dim, lane->cosines + t * half, lane->sines + t * half,
-          half);
+          parts[k] + (t * counts[k] + h) * dim, angles.cosines + t * half,
+          angles.sines + t * half, half);
       }
     }
   }
   store_tokens(*block, *lane, keys, values);
   language_attend(block, lane, queries, found, threads);
-  last_product(block->out, block->after, block->norm, found, x, tokens, out, vector, threads);
+  last_product(
+    block->out, block->after, block->norm, found, x, tokens, out, normed, vector, threads);
 }
 
 /// The MLP half of a layer.
-void language_mlp(
+static void mlp_half(
   const MlpBlock * block, int64_t tokens, const float * x, float * out, int32_t threads)
 {
   const int64_t width = block->gate.columns, inner = block->gate.rows;
@@ -341,7 +348,23 @@ void language_mlp(
   const Product each[] = {{&block->gate, gates}, {&block->up, up}};
   products(each, 2, normed, tokens, nullptr, threads);
   kernels().gate(block->gate_kind, gates, up, tokens * inner, gates);
-  last_product(block->down, block->after, block->norm, gates, x, tokens, out, vector, threads);
+  last_product(
+    block->down, block->after, block->norm, gates, x, tokens, out, normed, vector, threads);
+}
+
+/// Halves of layers one after another: hidden states (tokens x width) to the same.
+void language_layers(
+  const Half * halves, int64_t count, const LaneView * lane, const float * x, float * out,
+  int32_t threads)
+{
+  for (int64_t k = 0; k < count; ++k) {
+    const float * from = k ? out : x;
+    if (halves[k].attention) {
+      attention_half(halves[k].attention, lane, from, out, threads);
+    } else {
+      mlp_half(halves[k].mlp, lane->tokens, from, out, threads);
+    }
+  }
 }
 
 }  // extern "C"

@@ -10,7 +10,8 @@ and values in pages.  Each token's numbers are the same whatever is computed wit
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import ctypes
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 import inspect
@@ -23,7 +24,15 @@ from torch import nn, Tensor
 from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.experts import check_mixture, expert_shapes, Experts, Need
 from intradp_ros.systems.language.families import check_family, FamilyError, library
-from intradp_ros.systems.language.kernels import GELU_TANH, Kernels, kernels_on, LaneView, SILU
+from intradp_ros.systems.language.kernels import (
+    AnglesView,
+    CacheView,
+    GELU_TANH,
+    Kernels,
+    kernels_on,
+    LaneView,
+    SILU,
+)
 from intradp_ros.systems.language.lanes import Lane, PAGE, page_runs
 from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.stored import Stored
@@ -48,6 +57,9 @@ class KvPages:
         self.layers = {layer: (torch.zeros(shape, dtype=COMPUTED, device=device.name),
                                torch.zeros(shape, dtype=COMPUTED, device=device.name))
                        for layer in layers}
+        self.views = (CacheView * (max(self.layers, default=-1) + 1))()
+        for layer, (keys, values) in self.layers.items():
+            self.views[layer] = CacheView(keys.data_ptr(), values.data_ptr(), keys.stride(0))
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Take keys and values (heads x tokens x dim) of a layer from its first page on."""
@@ -63,6 +75,7 @@ class LaneRun:
     lane: Lane
     kv: KvPages
     positions: Tensor = field(init=False)
+    view: LaneView = field(init=False)
     rotary: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     masks: dict[tuple[int, int | None], Tensor] = field(default_factory=dict)
 
@@ -85,17 +98,16 @@ class LaneRun:
         self._arrays = (positions[0].numpy().astype(np.int32),
                         np.repeat(begins, [part.count for part in parts]).astype(np.int64),
                         np.array([page for part in parts for page in part.pages], np.int32))
-        self._view = LaneView(len(self._places), *(each.ctypes.data for each in self._arrays))
+        #: The lane as the compiled library sees it.
+        self.view = LaneView(len(self._places), *(each.ctypes.data for each in self._arrays),
+                             ctypes.addressof(self.kv.views))
 
-    def view(self, layer: int, angles: tuple[Tensor, Tensor] | None = None) -> LaneView:
-        """Return the lane as the compiled library sees it; valid until the next call."""
-        keys, values = self.kv.layers[layer]
-        view = self._view
-        view.keys, view.values = keys.data_ptr(), values.data_ptr()
-        view.group_stride = keys.stride(0)
-        if angles is not None:
-            view.cosines, view.sines = angles[0].data_ptr(), angles[1].data_ptr()
-        return view
+    def show_angles(self, tables: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Let the library see cosines and sines (tokens x dim/2) of each kind of layers."""
+        views = (AnglesView * len(tables))(*(
+            AnglesView(cosines.data_ptr(), sines.data_ptr()) for cosines, sines in tables))
+        self.view.angles = ctypes.addressof(views)
+        self._angles = tables, views
 
     def store(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Put keys and values (heads x tokens x dim) of all parts into their pages."""
@@ -175,6 +187,12 @@ class LibraryBlocks:
             return self._mlp(module, Experts(self.config, tensors, self.compute, need) if experts
                              else module.mlp)
         return self._attention(module, self._types[layer] if self._types else '')
+
+    def run(self, runs: Sequence[Run], hidden: Tensor, lane: LaneRun) -> Tensor:
+        """Return the hidden states after blocks, one after another."""
+        for each in runs:
+            hidden = each(hidden, lane)
+        return hidden
 
     def check(self, block: int, tensors: Mapping[str, Stored]) -> Any:
         """Return a block's layer without weights; ValueError if these are not its tensors."""

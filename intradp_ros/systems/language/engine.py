@@ -9,7 +9,7 @@ not go on (a newer base, another plan) is given up between two actions.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 import threading
@@ -372,23 +372,28 @@ class StageEngine:
         for load in first_loads(program.plan, self.channel.name):
             if program.slots[load.slot].due != load.block:
                 self._load(program, load)
-        for action in actions(program.plan, self._lanes, self.channel.name, self._ended):
+        for together in _together(program, actions(program.plan, self._lanes, self.channel.name,
+                                                   self._ended)):
             start = time.perf_counter()
-            self._do(program, action)
+            self._do(program, together)
             if self.trace:
-                self.trace(action, start, time.perf_counter())
+                each = (time.perf_counter() - start) / len(together)
+                for number, action in enumerate(together):
+                    self.trace(action, start + number * each, start + (number + 1) * each)
         self.meter.rounds += 1
         if self.asks:
             self._ended, self._round = self._lanes, self._round + 1
         return program
 
-    def _do(self, program: _Program, action: Action) -> None:
+    def _do(self, program: _Program, together: Sequence[Action]) -> None:
+        action = together[0]
         self._lane = getattr(action, 'lane', None)
         if isinstance(action, Run):
             start, waited = time.perf_counter(), self.meter.disk
             hidden = self._hidden[action.lane]
             if len(hidden):
-                self._hidden[action.lane] = program.runs[action.block](
+                self._hidden[action.lane] = self.blocks.run(
+                    [program.runs[run.block] for run in together if isinstance(run, Run)],
                     self.blocks.device.take(hidden), self._lane_runs[action.lane])
             self.meter.computing += time.perf_counter() - start - (self.meter.disk - waited)
         elif isinstance(action, Ready):
@@ -502,6 +507,23 @@ class StageEngine:
         """Return whether a round of a plan is not to be gone on with."""
         return self._closed or self._wanted != program.id \
             or not self.asks and 0 < number < program.held.base
+
+
+def _together(program: _Program, todo: Iterable[Action]) -> Iterator[Sequence[Action]]:
+    """Yield actions one by one; blocks of a lane that follow each other and are there at once."""
+    runs: list[Run] = []
+    for action in todo:
+        if isinstance(action, Ready) and program.slots[action.slot].block == action.block:
+            continue
+        if runs and not (isinstance(action, Run) and action.lane == runs[0].lane):
+            yield runs
+            runs = []
+        if isinstance(action, Run):
+            runs.append(action)
+        else:
+            yield [action]
+    if runs:
+        yield runs
 
 
 def _follows(program: _Program, passing: Passing) -> bool:

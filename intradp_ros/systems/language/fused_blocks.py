@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Blocks of which each half of a layer is one call of the compiled library, with the same bits.
+Blocks of which any that follow each other are one call of the compiled library, same bits.
 
 For the families whose layers are made alike; others are computed module by module.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+from functools import cached_property
+from itertools import groupby
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,7 +29,9 @@ from intradp_ros.systems.language.block_math import (
 from intradp_ros.systems.language.experts import Need
 from intradp_ros.systems.language.kernels import (
     AttentionView,
+    HalfView,
     kernels,
+    LaneView,
     MatrixView,
     MlpView,
     NormKind,
@@ -72,21 +77,16 @@ class FusedBlocks(LibraryBlocks):
         def matrix(name: str) -> MatrixView:
             return MatrixView.of(tensors[f'{name}.weight'], tensors.get(f'{name}.bias'))
 
-        compute = kernels()
         if is_mlp:
-            mlp = MlpView(
+            return _Fused(self, tensors, MlpView(
                 gate=matrix('mlp.gate_proj'), up=matrix('mlp.up_proj'),
                 down=matrix('mlp.down_proj'),
-                gate_kind=ACTIVATIONS[type(module.mlp.act_fn).__name__], **parts)
-
-            def run_mlp(hidden: Tensor, run: LaneRun, kept: object = tensors) -> Tensor:
-                return compute.mlp(mlp, hidden)
-            return run_mlp
+                gate_kind=ACTIVATIONS[type(module.mlp.act_fn).__name__], **parts))
         attention = module.self_attn
         window = getattr(attention, 'sliding_window', None)
         if self.family.module in ('mistral', 'mixtral'):
             window = self.config.sliding_window
-        view = AttentionView(
+        return _Fused(self, tensors, AttentionView(
             query=matrix('self_attn.q_proj'), key=matrix('self_attn.k_proj'),
             value=matrix('self_attn.v_proj'), out=matrix('self_attn.o_proj'),
             query_norm=VectorView.of(tensors.get('self_attn.q_norm.weight')),
@@ -94,18 +94,44 @@ class FusedBlocks(LibraryBlocks):
             heads=self.config.num_attention_heads, groups=self._manifest.kv_heads,
             dim=self._manifest.head_dim, rotated=self._manifest.head_dim,
             scaling=attention.scaling, window=window or 0,
-            cap=getattr(attention, 'attn_logit_softcapping', None) or 0.0, **parts)
-        kind = self._types[layer] if self._types else ''
+            cap=getattr(attention, 'attn_logit_softcapping', None) or 0.0, layer=layer,
+            angles=self._kinds.index(self._types[layer]) if self._types else 0, **parts))
 
-        def run_attention(hidden: Tensor, run: LaneRun, kept: object = tensors) -> Tensor:
-            return compute.attention(view, run.view(layer, self.halves(run, kind)), hidden)
-        return run_attention
+    def run(self, runs: Sequence[Run], hidden: Tensor, lane: LaneRun) -> Tensor:
+        """Return the hidden states after blocks, one after another."""
+        for fused, some in groupby(runs, lambda each: isinstance(each, _Fused)):
+            if fused:
+                hidden = kernels().layers([each.view for each in cast(Iterable[_Fused], some)],
+                                          self._lane(lane), hidden)
+            else:
+                hidden = super().run(list(some), hidden, lane)
+        return hidden
 
-    def halves(self, run: LaneRun, kind: str) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines (tokens x dim/2) of a lane: the other half is the same."""
-        name = f'halves {kind}'
-        if name not in run.rotary:
+    @cached_property
+    def _kinds(self) -> list[str]:
+        """Return the kinds of layers whose angles differ."""
+        return sorted({*self._types}) if self._types else ['']
+
+    def _lane(self, run: LaneRun) -> LaneView:
+        """Return a lane with its angles: one half of what the library's modules take."""
+        if not run.view.angles:
             half = self._manifest.head_dim // 2
-            cosines, sines = self.rotary(run, kind)
-            run.rotary[name] = (cosines[0, :, :half].contiguous(), sines[0, :, :half].contiguous())
-        return run.rotary[name]
+            run.show_angles([(cosines[0, :, :half].contiguous(), sines[0, :, :half].contiguous())
+                             for cosines, sines in (self.rotary(run, kind)
+                                                    for kind in self._kinds)])
+        return run.view
+
+
+class _Fused:
+    """A block that the compiled library computes; what it sees is kept here."""
+
+    def __init__(self, blocks: FusedBlocks, tensors: Mapping[str, Stored],
+                 view: AttentionView | MlpView) -> None:
+        self._blocks, self._kept = blocks, (tensors, view)
+        address = ctypes.addressof(view)
+        self.view = HalfView(mlp=address) if isinstance(view, MlpView) else \
+            HalfView(attention=address)
+
+    def __call__(self, hidden: Tensor, run: LaneRun) -> Tensor:
+        """Return the hidden states after it."""
+        return self._blocks.run((self,), hidden, run)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from intradp_ros.systems.language.block_math import LaneRun
 
 LIBRARY = Path(__file__).parents[2] / 'language_kernels.so'
-_VERSION = 1
+_VERSION = 2
 _LOG = logging.getLogger(__name__)
 _P, _N = ctypes.c_void_p, ctypes.c_int64
 #: Activations that are known here, by the number that the library gives them.
@@ -77,7 +77,8 @@ class AttentionView(ctypes.Structure):
         *((name, MatrixView) for name in ('query', 'key', 'value', 'out')),
         ('norm', NormKind), ('heads', ctypes.c_int32), ('groups', ctypes.c_int32),
         ('dim', ctypes.c_int32), ('rotated', ctypes.c_int32), ('scaling', ctypes.c_float),
-        ('cap', ctypes.c_float), ('window', _N)]
+        ('cap', ctypes.c_float), ('window', _N), ('layer', ctypes.c_int32),
+        ('angles', ctypes.c_int32)]
 
 
 class MlpView(ctypes.Structure):
@@ -88,12 +89,29 @@ class MlpView(ctypes.Structure):
                 ('gate_kind', ctypes.c_int32)]
 
 
+class HalfView(ctypes.Structure):
+    """A half of a layer as the library sees it: the address of one of the two."""
+
+    _fields_ = [('attention', _P), ('mlp', _P)]
+
+
+class CacheView(ctypes.Structure):
+    """Keys and values of a layer as the library sees them."""
+
+    _fields_ = [('keys', _P), ('values', _P), ('group_stride', _N)]
+
+
+class AnglesView(ctypes.Structure):
+    """Cosines and sines of a lane's tokens (tokens x dim/2) as the library sees them."""
+
+    _fields_ = [('cosines', _P), ('sines', _P)]
+
+
 class LaneView(ctypes.Structure):
-    """Tokens that are computed together as the library sees them, and a layer's cache."""
+    """Tokens that are computed together as the library sees them: caches of each layer, angles."""
 
     _fields_ = [('tokens', _N), ('positions', _P), ('first_page', _P), ('pages', _P),
-                ('cosines', _P), ('sines', _P), ('keys', _P), ('values', _P),
-                ('group_stride', _N)]
+                ('caches', _P), ('angles', _P)]
 
 
 class Kernels:
@@ -186,27 +204,19 @@ class Kernels:
         out = torch.empty_like(packed)
         groups = run.kv.layers[layer][0].shape[0]
         view = AttentionView(heads=heads, groups=groups, dim=dim, scaling=scaling, cap=cap or 0.0,
-                             window=window or 0)
-        self.library.language_attend(ctypes.byref(view), ctypes.byref(run.view(layer)),
+                             window=window or 0, layer=layer)
+        self.library.language_attend(ctypes.byref(view), ctypes.byref(run.view),
                                      packed.data_ptr(), out.data_ptr(), torch.get_num_threads())
         return out
 
-    def attention(self, view: AttentionView, lane: LaneView, x: Tensor) -> Tensor:
-        """Return the hidden states after the attention half of a layer."""
+    def layers(self, halves: Sequence[HalfView], lane: LaneView, x: Tensor) -> Tensor:
+        """Return the hidden states after halves of layers, one after another."""
         assert self.library
         x = x.contiguous()
         out = torch.empty_like(x)
-        self.library.language_attention(ctypes.byref(view), ctypes.byref(lane), x.data_ptr(),
-                                        out.data_ptr(), torch.get_num_threads())
-        return out
-
-    def mlp(self, view: MlpView, x: Tensor) -> Tensor:
-        """Return the hidden states after the MLP half of a layer."""
-        assert self.library
-        x = x.contiguous()
-        out = torch.empty_like(x)
-        self.library.language_mlp(ctypes.byref(view), len(x), x.data_ptr(), out.data_ptr(),
-                                  torch.get_num_threads())
+        self.library.language_layers(
+            (HalfView * len(halves))(*halves), len(halves), ctypes.byref(lane), x.data_ptr(),
+            out.data_ptr(), torch.get_num_threads())
         return out
 
 
@@ -235,8 +245,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     types: dict[str, Sequence[type]] = {
         'use': (i,), 'expand': (i, _P, _N, _N, _N, _P, i), 'product': (_P, _P, _N, _P, i),
         'norm': (_P, f, f, _P, _N, _P), 'activate': (i, _P, _N, _P), 'cap': (_P, _N, f),
-        'attend': (_P, _P, _P, _P, i), 'attention': (_P, _P, _P, _P, i),
-        'mlp': (_P, _N, _P, _P, i), 'read': (_P, _N, i)}
+        'attend': (_P, _P, _P, _P, i), 'layers': (_P, _N, _P, _P, _P, i), 'read': (_P, _N, i)}
     for name, arguments in types.items():
         function = getattr(library, f'language_kernels_{name}' if name == 'use'
                            else f'language_{name}')

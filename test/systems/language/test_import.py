@@ -100,9 +100,12 @@ def test_fused_blocks_have_the_bits_of_single_modules(tmp_path, family, count):
         kv = KvPages(manifest, (0, 1, 2, 3), 8)
         for start in (0, count):  # what was computed before is seen the second time
             run = LaneRun(Lane((Part(start, count, (5, 1, 2, 3, 7)),)), kv)
+            runs = [blocks.bind(number, file.views(store.load(file.digest)))
+                    for number, file in enumerate(manifest.blocks)]
             out = hidden
-            for number, file in enumerate(manifest.blocks):
-                out = blocks.bind(number, file.views(store.load(file.digest)))(out, run)
+            for each in runs:
+                out = each(out, run)
+            assert torch.equal(out, blocks.run(runs, hidden, run))  # at once
             found.append(out)
     for modules, fused in zip(found[:2], found[2:]):
         assert torch.equal(modules, fused)
