@@ -110,36 +110,6 @@ def test_speeds_of_devices_count(robot: float, server: float, best: int) -> None
     assert decided([4.0], choice).index == best
 
 
-@pytest.mark.parametrize('factors, best', [
-    ((1.0,) * 5, SHARED_INDEX), ((1.0, 2.0, 1.0, 1.0, 2.0), AWAY),
-    ((2.0, 1.0, 2.0, 1.0, 1.0), AWAY)])
-def test_a_robot_that_is_slow_now_and_then_is_given_less(factors: Sequence[float], best: int,
-                                                         ) -> None:
-    """In the middle it is as profiled, and half of the work should stay; on average it is not."""
-    choice = ScheduleChoice(LatencyCalibration())
-    assert decided([4.6], choice).index == SHARED_INDEX
-    for factor in factors:
-        choice.speeds.note(ROBOT, factor, 1.0, 1.0, 1e9)
-    found = decided([4.6], choice)
-    assert found.index == best
-    assert found.nominal_s == pytest.approx(PATHS[best].seconds(4.6, 1.0, 1.0))
-
-
-def test_half_of_inferences_take_what_is_likely() -> None:
-    """The speeds of both devices change by themselves: the later of both is late more often."""
-    choice = ScheduleChoice(LatencyCalibration())
-    played = tuple(0.4 * max(root, 1 / root) for root in np.sqrt(CURVE_RATIOS) for _ in RATES)
-    balanced = replace(BOOK.entries[SHARED_INDEX], anywhere=LatencyModel(
-        (Path(0.4, 0.0, 0.0, 0.0), Path(0.0, 0.4, 0.0, 0.0)), (0.4, 0.4), played))
-    book = replace(BOOK, entries=(BOOK.entries[ALONE], balanced))
-    assert decided([4.0], choice, book=book).median_s == pytest.approx(0.4)
-    for factor in (0.8, 1.0, 0.8, 1.25, 1.25):
-        for side in (ROBOT, SERVER):
-            choice.speeds.note(side, factor, 1.0, 1.0, 1e9)
-    found = decided([4.0], choice, book=book)
-    assert found.nominal_s == pytest.approx(0.4) and found.median_s == pytest.approx(0.5)
-
-
 def test_what_schedules_really_took_counts() -> None:
     choice = ScheduleChoice(LatencyCalibration())
     assert decided([80.0], choice).index == AWAY

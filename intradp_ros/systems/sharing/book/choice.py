@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import time
 
 import numpy as np
-import numpy.typing as npt
 
 from intradp_ros.link.outlook import Outlook, weighted_quantile
-from intradp_ros.schedule.schedule import ROBOT, SERVER, SIDES
+from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
 from intradp_ros.systems.sharing.book.device_speeds import DeviceSpeeds
 from intradp_ros.systems.sharing.book.expected_latency import LatencyCurves
@@ -36,7 +35,6 @@ _PAYS_AHEAD = 0.98
 AT_ONCE_TAKES = 0.99
 #: So many inferences may wait to be learned from, until it is known how fast the devices were.
 _AWAITED = 8
-Floats = npt.NDArray[np.float64]
 #: And how many times as long the server computed for others.
 _Ended = tuple[Entry, LatencySample, float]
 
@@ -47,8 +45,8 @@ class ChosenSchedule:
     A schedule id, and whether the robot works on at once whenever it waits.
 
     `median_s` are the seconds that half of such inferences take at most, and
-    `nominal_s` those at the middle of the rates and speeds that may come, both
-    without experience; 0 if no outlook gave them.
+    `nominal_s` those at the middle of the rates that may come, both without
+    experience; 0 if no outlook gave them.
     """
 
     index: int
@@ -93,7 +91,7 @@ class ScheduleChoice:
     def decide(self, epoch: int, book: ScheduleBook, mbps: float, strategy: str,
                spread: Callable[[], float], ahead: Forecast) -> ChosenSchedule | None:
         """
-        Return the schedule of least expected latency over the rates and speeds that may come.
+        Return the schedule of least expected latency over the rates that may come.
 
         For the usual strategy, where the book says what schedules take if the robot
         catches up; else, and as long as nothing was measured, as `choose`.
@@ -123,13 +121,11 @@ class ScheduleChoice:
                      outlook: Outlook,
                      ahead: Forecast) -> ChosenSchedule:
         """Return the schedule of least expected seconds; nothing crosses unless that pays."""
-        middle = self._factors()
+        speeds = self._factors()
         late = np.array([ahead.late(seconds) for seconds in curves.plain(
-            np.array([max(mbps, 1e-9)]), *middle)[:, 0]])
-        places, weights = self._places(outlook)
-        rates, robot, server = np.append(
-            places, [[outlook.quantile(0.5) / 125e3], [middle[0]], [middle[1]]], axis=1)
-        at_once, by_plan = curves.with_catch_up(rates, late, robot, server)
+            np.array([max(mbps, 1e-9)]), *speeds)[:, 0]])
+        rates, weights = np.append(outlook.rates, outlook.quantile(0.5)) / 125e3, outlook.weights
+        at_once, by_plan = curves.with_catch_up(rates, late, *speeds)
         factors = np.array([self.corrected(book.entries[i], 1.0) for i in curves.ids])
         once, plan = (factors * (kind[:, :-1] @ weights) for kind in (at_once, by_plan))
         expected = np.minimum(once, plan)
@@ -142,22 +138,6 @@ class ScheduleChoice:
         seconds = (at_once if early else by_plan)[best]
         likely = weighted_quantile(seconds[:-1], weights, 0.5)
         return ChosenSchedule(curves.ids[best], early, likely, float(seconds[-1]))
-
-    def _places(self, outlook: Outlook) -> tuple[Floats, Floats]:
-        """
-        Return what may come, and how likely it is.
-
-        That is a rate in Mbit/s and how many times as long robot and server
-        take (rows), for each of all combinations.
-        """
-        robot, server = (np.ones(1), np.ones(1)), (np.ones(1), np.ones(1))
-        if self.experience is not None:
-            now = time.monotonic()
-            robot, server = (self.speeds.likely(side, now) for side in SIDES)
-        places = np.ix_(outlook.rates / 125e3, robot[0], self.load * server[0])
-        rates, of_robot, of_server = np.ix_(outlook.weights, robot[1], server[1])
-        return (np.stack(np.broadcast_arrays(*places)).reshape(3, -1),
-                (rates * of_robot * of_server).ravel())
 
     def _begin(self, epoch: int) -> None:
         """Forget what was learned with another book."""

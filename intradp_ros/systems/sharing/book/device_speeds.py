@@ -5,13 +5,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 import math
 from statistics import median
 import threading
-
-import numpy as np
-import numpy.typing as npt
 
 from intradp_ros.schedule.schedule import SIDES
 
@@ -19,14 +15,6 @@ from intradp_ros.schedule.schedule import SIDES
 LEAST_PART = 0.1
 #: Beyond these a measurement is taken for one of them.
 LEAST, MOST = 0.125, 16.0
-#: Into so many groups the last factors are put, so that few stand for all of them.
-_GROUPS = 3
-#: What is farther from the middle than this factor may have been one inference's mishap, and
-#: counts as so far only; half of the distance is forgotten after so many seconds unseen.
-_FARTHEST, _FORGETS_JUMPS = 2.0, 5.0
-
-Floats = npt.NDArray[np.float64]
-Seen = Sequence[tuple[float, float]]  # when, and the logarithm of a factor
 
 
 class DeviceSpeeds:
@@ -40,6 +28,7 @@ class DeviceSpeeds:
     """
 
     def __init__(self, window: int = 5, forget: float = 30.0) -> None:
+        #: When, and the logarithm of a factor.
         self._seen = {side: deque[tuple[float, float]](maxlen=window) for side in SIDES}
         self._forget, self._lock = forget, threading.Lock()
 
@@ -61,29 +50,11 @@ class DeviceSpeeds:
         """Return how many times as long as profiled a device takes; 1 if that is not known."""
         with self._lock:
             seen = list(self._seen[side])
-        return math.exp(self._middle(seen, now)) if seen else 1.0
-
-    def likely(self, side: str, now: float) -> tuple[Floats, Floats]:
-        """
-        Return a few factors, one of which a device will have, ascending, and how likely they are.
-
-        They stand for the last `window` ones, of which each may come again, about `factor`.
-        """
-        with self._lock:
-            seen = list(self._seen[side])
         if not seen:
-            return np.ones(1), np.ones(1)
-        logs, most = np.sort([log for _, log in seen]), math.log(_FARTHEST)
-        away = np.clip(logs - np.median(logs), -most, most) * _left(seen, now, _FORGETS_JUMPS)
-        groups = ((np.arange(len(away)) + 0.5) * _GROUPS / len(away)).astype(int)
-        counts = np.bincount(groups, minlength=_GROUPS)
-        there = counts > 0
-        means = np.bincount(groups, away, _GROUPS)[there] / counts[there]
-        return np.exp(self._middle(seen, now) + means), counts[there] / len(away)
-
-    def _middle(self, seen: Seen, now: float) -> float:
-        """Return the logarithm of a factor, by what was seen."""
-        return median(log for _, log in seen) * _left(seen, now, self._forget)
+            return 1.0
+        newest, _ = seen[-1]
+        left = 0.5 ** (max(0.0, now - newest) / self._forget)
+        return math.exp(left * median(log for _, log in seen))
 
     def about(self, side: str, start: float, now: float) -> float | None:
         """
@@ -108,9 +79,3 @@ class DeviceSpeeds:
         with self._lock:
             for seen in self._seen.values():
                 seen.clear()
-
-
-def _left(seen: Seen, now: float, half_life: float) -> float:
-    """Return what part is not forgotten yet of what was seen."""
-    newest, _ = seen[-1]
-    return float(0.5 ** (max(0.0, now - newest) / half_life))

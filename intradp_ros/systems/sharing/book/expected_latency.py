@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What schedules take if the robot catches up, at any rates and speeds of devices that may come.
+What schedules take if the robot catches up, at any rates that may come and speeds of devices.
 
 The fastest schedule at the expected rate is seldom that of least expected
 latency: what is lost below the rate is not what is gained above it, and a
-schedule of many small transfers loses less.  So it is with speeds: a schedule
-that keeps both devices at work all the time ends when the slower one does.  So
-each is weighed over all rates and speeds, with what it takes if the robot works
-on while rows are late.
+schedule of many small transfers loses less.  So each is weighed over all
+rates, with what it takes if the robot works on while rows are late.
 """
 from __future__ import annotations
 
