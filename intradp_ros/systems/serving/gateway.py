@@ -57,7 +57,12 @@ from intradp_ros.systems.serving.site_arrays import (
 )
 from intradp_ros.systems.serving.site_change import rearranged
 from intradp_ros.systems.serving.site_functions import site_functions, warmed
-from intradp_ros.systems.serving.site_kernels.dispatch import is_crowded, MAX_HOPS
+from intradp_ros.systems.serving.site_kernels.dispatch import (
+    Flags,
+    is_crowded,
+    MAX_HOPS,
+    SiteRows,
+)
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.systems.serving.table_book import TableBook
 
@@ -256,7 +261,11 @@ class Gateway:
                 or not is_crowded(held.deadline - now, seconds):
             return False
         choose = self._functions.choose_roomier
-        target = self.neighbours.target(lambda *asked: choose(*asked, seconds), held, now)
+
+        def chosen(rows: SiteRows, service: int, remaining: float, visited: Flags, number: int,
+                   at: float) -> int:
+            return choose(rows, service, remaining, visited, number, at, seconds)
+        target = self.neighbours.target(chosen, held, now)
         if target >= 0:
             self._functions.withdraw(self._arrays, seat.row, now)
             self._send(held, target, now)
