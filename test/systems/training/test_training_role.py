@@ -191,7 +191,8 @@ class Site:
         self.key: SharedKey | None = SharedKey.generate()
         self.task, self.folder = task or make_task(rounds=rounds), folder
         self.dies: tuple[str, int, str] | None = None
-        self.left, self.copied = '', bool
+        self.left = ''
+        self.copied: Callable[[], bool] = bool
         self.graph = capture(self.task)
         self.planner = fixed(len(self.graph.layers), self.task)
         self.rest, self.logged = 0.0, list[str]()
@@ -385,7 +386,7 @@ def test_best_weights_are_there_though_who_had_them_and_a_device_are_lost(
         for name in 'abc':
             site.device(name)
         wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
-        site.rest = 0.02  # copies take no rest
+        site.rest = 0.01  # copies take no rest
         threading.Thread(target=first.train, args=(1,), daemon=True).start()
         wait_until(lambda: first.fleets, PATIENCE)
         commit = first.fleets[0].trainer.commit
