@@ -121,7 +121,7 @@ def _follow(process: subprocess.Popen[str], step: Callable[[str], None], out: Ou
 
 def _progress(feedback: Mapping[str, Any]) -> Progress:
     joules = feedback['joules']
-    return Progress(*(feedback[name] for name in ('state', 'round', 'rounds', 'loss',
-                                                  'samples_per_second')),
-                    None if joules != joules else joules, feedback['who'], 0,
-                    tuple(feedback['lost']))
+    return Progress(
+        feedback['state'], feedback['round'], feedback['rounds'], feedback['loss'],
+        feedback['samples_per_second'], None if joules != joules else joules, feedback['who'], 0,
+        tuple(feedback['lost']))

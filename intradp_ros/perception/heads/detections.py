@@ -25,7 +25,6 @@ from intradp_ros.perception.predictions import Detections
 from intradp_ros.perception.view import View
 
 Array = npt.NDArray[Any]
-Array = npt.NDArray[Any]
 
 
 def detections(outputs: Outputs, card: HeadCard, view: View) -> Detections:

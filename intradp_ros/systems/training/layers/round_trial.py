@@ -118,7 +118,7 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
     with torch.no_grad():
         for p in module.parameters():  # as a step does: an average of weights moves, too
             if p.requires_grad:
-                p += 1e-6 + 1e-3 * p.abs().mean()
+                p.add_(1e-6 + 1e-3 * p.abs().mean())
     _plain(task, graph, module, samples, inputs, targets, False)
     _remembered(task, module, before)
     if not reached:
