@@ -11,11 +11,12 @@ batch     8 requests at once against one; 1,000 short requests, and the memory a
 at_once   8 requests at once against one, on three device processes with half a core each
 tokens    5 prompts x 32 tokens x 3 devices: resident, streaming, moved, switched, killed
 resident  SmolLM2 on three device processes with all weights in memory
-wide      random weights of width 2048 on three device processes
+wide      random weights of width 2048, bfloat16, on three device processes
 settings  ours and a plain pipeline: 1000, 100, 20 Mbit/s x 3 memories x 2 disks (20 minutes)
 ablations ours without the planner, and without steps for keys and values
 changes   how long answers wait when layers move, with their keys and values or without
 drafts    tokens a second with drafts and without, 20 Mbit/s: JSON, code, prose
+streaming a third of the blocks in each memory, two disks: against reading, computing and hops
 kills     20 kills at random moments, with requests in flight
 """
 from __future__ import annotations
@@ -237,7 +238,7 @@ def resident(folder: Path) -> dict[str, Any]:
 def wide(folder: Path) -> dict[str, Any]:
     """Measure a random model of width 2048 on three device processes."""
     torch.set_num_threads(1)
-    scene = Scene(dict.fromkeys(NAMES, 800 * MB), disk=0.0, mbit=1000.0, tokens=32)
+    scene = Scene(dict.fromkeys(NAMES, 450 * MB), disk=0.0, mbit=1000.0, tokens=32)
     store = BlobStore(folder / 'blobs', 1 << 44)
     width, inner, layers = 2048, 5632, 9
     shapes = {'self_attn.q_proj.weight': (width, width), 'self_attn.k_proj.weight': (512, width),
@@ -258,17 +259,35 @@ def wide(folder: Path) -> dict[str, Any]:
               'num_hidden_layers': layers, 'num_attention_heads': 32, 'num_key_value_heads': 8,
               'head_dim': 64, 'vocab_size': 8192, 'max_position_embeddings': 2048,
               'tie_word_embeddings': True, 'eos_token_id': None, 'rms_norm_eps': 1e-5}
-    manifest = store_model('random, width 2048', config, find, tuple(every), store.put, None, None)
+    manifest = store_model('random, width 2048', config, find, tuple(every), store.put,
+                           torch.bfloat16, None)
     prompt = list(range(5, 21))
     answer, logits = whole_answer(whole_model(manifest, store), prompt, scene.tokens, frozenset())
     torch.save(logits, folder / 'logits.pt')
     measured = measure_blocks(manifest, store)
     made = Prepared(manifest, store, prompt, answer, folder / 'logits.pt', {
         'model': manifest.digest, 'attention': measured.attention, 'mlp': measured.mlp,
-        'head_seconds': measured.head, 'hop': 1e-3, 'tokens': 512, 'lane': 64}, '')
+        'blocks': measured.blocks, 'head_seconds': measured.head, 'hop': 1e-3, 'tokens': 512,
+        'lane': 64}, '')
     found = measure_fleet(made, scene, folder / 'wide', OURS, NAMES)
     return {**_short(found), 'identical': found['tokens'] == answer,
             'bytes': manifest.nbytes}
+
+
+def streaming(folder: Path) -> dict[str, Any]:
+    """Measure three boards with memory for a third of the blocks each, at each disk."""
+    found = {}
+    for disk in DISKS:
+        scene = Scene(dict(zip(NAMES, (m * MB for m in MEMORIES[0]))), disk * MB, 100.0, 32)
+        got = measure_fleet(opened(scene), scene, folder / str(disk), OURS, NAMES)
+        least = max(got['computing_and_hops_ms'], got['reading_ms'])
+        found[f'{disk} MB/s'] = {
+            'of the larger of both': got['ms_per_token'] / least,
+            'predicted by measured': got['predicted_ms'] / got['ms_per_token'],
+            **{key: got[key] for key in (
+                'ms_per_token', 'predicted_ms', 'limit_ms', 'of_limit', 'computing_and_hops_ms',
+                'reading_ms', 'binds', 'blocks', 'streamed', 'difference')}}
+    return found
 
 
 def settings(folder: Path) -> dict[str, Any]:
@@ -342,25 +361,33 @@ def drafts(folder: Path) -> dict[str, Any]:
     devices = [EmulatedDevice(name, scene.memory[name], FLOOR + scene.memory[name], 0.0)
                for name in NAMES]
     seconds: dict[tuple[str, int], list[float]] = {}
-    answers: dict[str, list[int]] = {}
-    for number in range(3):
-        for most in (0, 7):
-            planning = {**made.planning, 'kind': 'language', 'drafts': most}
-            with language_fleet(folder / f'{number}-{most}', devices, made.store.folder,
-                                scene.mbit, planning) as fleet:
-                for _ in range(2):  # the first one measures what tokens cost
-                    for kind, text in texts.items():
-                        end = fleet.answer(prompt_tokens=tokenizer(text).input_ids,
-                                           max_tokens=scene.tokens)
-                        times, said = end['times'], end['answer']
-                        assert answers.setdefault(kind, said) == said, kind
+    rounds: dict[tuple[str, int], list[float]] = {}
+    answers: dict[str, tuple[list[int], list[str]]] = {}
+    with language_fleet(folder, devices, made.store.folder, scene.mbit,
+                        {**made.planning, 'kind': 'language'}) as fleet:
+        for number in range(1 + 5):
+            for kind, text in texts.items():
+                for most in (0, 7) if number % 2 else (7, 0):
+                    fleet.head.ask(ask='drafts', most=most)
+                    before = fleet.states()[NAMES[0]]['meter']['rounds']
+                    end = fleet.answer(prompt_tokens=tokenizer(text).input_ids, bits=True,
+                                       max_tokens=scene.tokens)
+                    made_in = fleet.states()[NAMES[0]]['meter']['rounds'] - before
+                    times, said = end['times'], (end['answer'], end['bits'])
+                    assert answers.setdefault(kind, said) == said, f'{kind}: other tokens or bits'
+                    if number:  # the first one measures what tokens cost
                         seconds.setdefault((kind, most), []).append(
-                            (times[-1] - times[0]) / max(1, len(said) - 1))
+                            (times[-1] - times[0]) / max(1, len(said[0]) - 1))
+                        rounds.setdefault((kind, most), []).append(len(said[0]) / made_in)
+        blocks_of = {name: len(parse_plan(state['in_use']).blocks_of(name))
+                     for name, state in fleet.states().items()}
     for kind in texts:
         without, with_ = (statistics.median(seconds[kind, most]) for most in (0, 7))
         found[kind] = {'tokens/s without': 1 / without, 'tokens/s with drafts': 1 / with_,
-                       'gain': without / with_}
-    return {**found, 'devices': len(NAMES), 'identical': True}
+                       'gain': without / with_, 'gains': [
+                           a / b for a, b in zip(seconds[kind, 0], seconds[kind, 7])],
+                       'tokens a round': statistics.median(rounds[kind, 7])}
+    return {**found, 'blocks': blocks_of, 'same bits': True}
 
 
 def kills(folder: Path) -> dict[str, Any]:
@@ -469,7 +496,7 @@ def _short(found: Mapping[str, Any]) -> dict[str, Any]:
 PARTS: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     'blocks': blocks, 'batch': batch, 'at_once': at_once, 'tokens': tokens, 'resident': resident,
     'wide': wide, 'settings': settings, 'ablations': ablations, 'changes': changes,
-    'drafts': drafts, 'kills': kills}
+    'drafts': drafts, 'streaming': streaming, 'kills': kills}
 
 
 def main() -> None:

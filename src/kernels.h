@@ -12,7 +12,7 @@ extern "C" {
 enum StoredType : int32_t
 {
   kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ5_0 = 6, kQ5_1 = 7, kQ8_0 = 8, kQ4_K = 12,
-  kQ5_K = 13, kQ6_K = 14, kBF16 = 30
+  kQ5_K = 13, kQ6_K = 14, kBF16 = 30, kMXFP4 = 39
 };
 
 struct Vector
@@ -46,6 +46,7 @@ struct AttentionBlock
   float scaling, cap;  // cap 0: none
   int64_t window;  // 0: none
   int32_t layer, angles;  // which cache, and which of the lane's angles
+  Vector sinks;  // of each head, what else takes part in its sum of weights
 };
 
 struct MlpBlock

@@ -424,7 +424,7 @@ INLINE void scores_of(const float * queries, const float * keys, int32_t dim, fl
 template<int H>
 static void attend_heads(
   const AttentionBlock & block, const LaneView & lane, int64_t token, int32_t group,
-  const float * queries, float * out, float * scratch)
+  const float * queries, const float * sinks, float * out, float * scratch)
 {
   const int32_t dim = block.dim;
   const int64_t last = lane.positions[token];
@@ -469,7 +469,7 @@ static void attend_heads(
   float total[H];
   for (int h = 0; h < H; ++h) {
     V parts = zero();
-    const V most = set(largest(highest[h]));
+    const V most = set(largest(sinks ? larger(highest[h], set(sinks[h])) : highest[h]));
     float * scores = scratch + h * width;
     for (int64_t k = 0; k < width; k += kPage) {
       const V given = load(scores + k);
@@ -478,6 +478,11 @@ static void attend_heads(
       parts = add(parts, weights);
     }
     total[h] = sum(parts);
+    if (sinks) {
+      float all[16];
+      store(all, exponential(sub(set(sinks[h]), most)));
+      total[h] += all[0];
+    }
   }
 
   for (int k = 0; k < dim; k += 64) {
@@ -528,24 +533,13 @@ void attend(
   const float * queries, float * out, float * scratch)
 {
   const int32_t heads = block.heads / block.groups;
-  int32_t h = 0;
-  for (; h + 4 <= heads; h += 4) {
-    attend_heads<4>(block, lane, token, group, queries + h * block.dim, out + h * block.dim,
-      scratch);
-  }
-  switch (heads - h) {
-    case 3:
-      attend_heads<3>(block, lane, token, group, queries + h * block.dim, out + h * block.dim,
-        scratch);
-      break;
-    case 2:
-      attend_heads<2>(block, lane, token, group, queries + h * block.dim, out + h * block.dim,
-        scratch);
-      break;
-    case 1:
-      attend_heads<1>(block, lane, token, group, queries + h * block.dim, out + h * block.dim,
-        scratch);
-      break;
+  const float * sinks = reinterpret_cast<const float *>(block.sinks.data);
+  for (int32_t h = 0; h < heads; h += 4) {
+    const auto some = heads - h >= 4 ? attend_heads<4> : heads - h == 3 ? attend_heads<3> :
+      heads - h == 2 ? attend_heads<2> : attend_heads<1>;
+    some(
+      block, lane, token, group, queries + h * block.dim,
+      sinks ? sinks + group * heads + h : nullptr, out + h * block.dim, scratch);
   }
 }
 

@@ -191,7 +191,7 @@ void last_product(
 extern "C" {
 
 /// Changes when a structure or the meaning of an argument does.
-int32_t language_kernels_version() {return 2;}
+int32_t language_kernels_version() {return 3;}
 
 const char * language_kernels_name() {return kernels().name;}
 
@@ -262,6 +262,12 @@ void language_attend(
     seen = std::max(seen, block->window ? std::min(all, block->window) : all);
   }
   const int64_t work = seen * each;
+  thread_local Floats kept;
+  AttentionBlock own = *block;
+  if (own.sinks.data) {
+    own.sinks.data = reinterpret_cast<const uint8_t *>(
+      floats(block->sinks, kept.of(Workplace::rounded(block->heads))));
+  }
   parallel(
     lane->tokens * block->groups, std::max<int64_t>(1, (kWorthwhile + work - 1) / work), threads,
     [&](int64_t begin, int64_t end) {
@@ -270,7 +276,7 @@ void language_attend(
         const int64_t t = k / block->groups, group = k % block->groups;
         const int64_t at = (t * block->groups + group) * each;
         kernels().attend(
-          *block, *lane, t, static_cast<int32_t>(group), queries + at, out + at, space);
+          own, *lane, t, static_cast<int32_t>(group), queries + at, out + at, space);
       }
     });
 }

@@ -201,6 +201,33 @@ struct Q6_K
   }
 };
 
+/// Blocks of 32 elements of four bits: a sign, an exponent of two, one more; scales are powers of 2.
+struct MXFP4
+{
+  static constexpr int kStep = 32, kBlock = 32, kBlockBytes = 17, kSpan = 16 * 32, kScales = 16;
+  INLINE void scales(const uint8_t * p, int steps, float * out)
+  {
+    for (int k = 0; k < steps; ++k) {
+      const uint32_t e = p[17 * k], half_of_it = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+      __builtin_memcpy(out + k, &half_of_it, 4);
+    }
+  }
+  /// Twice the elements, 0 to 4, 6, 8, 12 by their lowest three bits.
+  INLINE V doubled(I a)
+  {
+    const V m = to_float(bits(a, 7)), sign = to_float(bits(right(a, 3), 1));
+    const V over = add(m, larger(sub(m, set(4.0f)), zero()));
+    const V all = fma(larger(sub(m, set(6.0f)), zero()), set(2.0f), over);
+    return fma(mul(sign, set(-2.0f)), all, all);
+  }
+  INLINE void decode(const uint8_t * p, int step, const float * scales, V * w)
+  {
+    const I both = load_u8(p + 17 * step + 1);
+    w[0] = mul(doubled(both), set(scales[step]));
+    w[1] = mul(doubled(right(both, 4)), set(scales[step]));
+  }
+};
+
 /// Call `function<Type>` for a type.
 #define BY_TYPE(type, function, ...) \
   switch (type) { \
@@ -215,6 +242,7 @@ struct Q6_K
     case kQ4_K: function<Q4_K>(__VA_ARGS__); break; \
     case kQ5_K: function<Q5_K>(__VA_ARGS__); break; \
     case kQ6_K: function<Q6_K>(__VA_ARGS__); break; \
+    case kMXFP4: function<MXFP4>(__VA_ARGS__); break; \
   }
 
 template<class T>

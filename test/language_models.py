@@ -42,9 +42,13 @@ MIXTURE = {'num_local_experts': 8, 'num_experts_per_tok': 3, 'moe_intermediate_s
 
 
 def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: int = 0,
-               dtype: torch.dtype = torch.float32, **shape: Any,
+               dtype: torch.dtype = torch.float32, loud: float = 1.0, **shape: Any,
                ) -> tuple[Manifest, BlobStore, Any]:
-    """Return a random model: its manifest, its blobs, and the whole of it."""
+    """
+    Return a random model: its manifest, its blobs, and the whole of it.
+
+    Its embeddings are so many times as `loud` as usual: what layers add matters less.
+    """
     transformers = library()
     torch.manual_seed(seed)
     given = {**SHAPE, 'tie_word_embeddings': tied,
@@ -54,6 +58,7 @@ def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: 
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             scale = 0.3 if 'norm' in name else 1.2 / math.sqrt(parameter.shape[-1])
+            scale *= loud if 'embed' in name else 1.0
             parameter.copy_(torch.randn(parameter.shape) * scale
                             + ('norm' in name and not family.startswith('gemma')))
     store = BlobStore(folder, 1 << 40)

@@ -284,7 +284,15 @@ PUBLISHED: Mapping[str, Published] = {
         'seed_oss', 'SeedOss', **_ENDS, attention_bias=True, attention_out_bias=False,
         head_dim=24, residual_dropout=0.1, rope_scaling={'rope_type': 'default'}), **_END),
     'Ministral': Published('llama3', _config(
-        'ministral', 'Ministral', **_ENDS, **_MIXED, head_dim=16, rope_theta=1e8), **_END)}
+        'ministral', 'Ministral', **_ENDS, **_MIXED, head_dim=16, rope_theta=1e8), **_END),
+    'GPT-OSS': Published('llama3', _config(
+        'gpt_oss', 'GptOss', **_ENDS, attention_bias=True, experts_per_token=4, head_dim=16,
+        initial_context_length=512, num_experts_per_tok=4, num_local_experts=8, pad_token_id=0,
+        layer_types=['sliding_attention', 'full_attention'] * 2, sliding_window=8,
+        output_router_logits=False, router_aux_loss_coef=0.9, swiglu_limit=7.0, rope_scaling={
+            'rope_type': 'yarn', 'beta_fast': 32.0, 'beta_slow': 1.0, 'factor': 16.0,
+            'original_max_position_embeddings': 512, 'truncate': False},
+        rope_theta=150000), **_END)}
 
 
 def _tokenizer(case: Published) -> Tokenizer:

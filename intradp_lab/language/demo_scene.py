@@ -38,6 +38,7 @@ from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
+from intradp_ros.systems.language.expert_reads import round_bytes
 from intradp_ros.systems.language.import_model import import_model, load_tokenizer
 from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
 from intradp_ros.systems.language.manifest import Manifest, read_manifest
@@ -150,15 +151,18 @@ def measure_fleet(prepared: Prepared, scene: Scene, folder: Path, kind: str,
     limit = plan_limit(plan, prepared.manifest, device_rates, hop, context)
     whole = fleet_limit(prepared.manifest, device_rates, hop, names[0], context)
     rounds = max(1, *(s['meter']['rounds'] for s in states.values()))
-    computing = sum(s['meter']['computing'] for s in states.values()) / rounds + plan.hops * hop
-    reading = max(sum(prepared.manifest.blocks[b].nbytes for b in plan.streamed(name))
-                  / rates[name]['disk_rate'] for name in names)
+    drawing = statistics.median([stop - start for text, start, stop in states[names[0]]['trace']
+                                 if text[0] == 'D' and start > began] or [0.0])
+    computing = sum(s['meter']['computing'] for s in states.values()) / rounds \
+        + plan.hops * hop + drawing
+    reading = max(round_bytes(plan, prepared.manifest, name) / rates[name]['disk_rate']
+                  for name in names)
     return {
         'ms_per_token': measured, 'ms_of_fastest_tenth': fastest,
         'predicted_ms': 1e3 * predicted.seconds,
         'limit_ms': 1e3 * limit.seconds, 'x': measured / (1e3 * limit.seconds),
-        'binds': limit.binds, 'fleet_limit_ms': 1e3 * whole.seconds,
-        'x_fleet': measured / (1e3 * whole.seconds),
+        'of_limit': 1e3 * limit.seconds / measured, 'binds': limit.binds,
+        'fleet_limit_ms': 1e3 * whole.seconds, 'x_fleet': measured / (1e3 * whole.seconds),
         'computing_and_hops_ms': 1e3 * computing, 'reading_ms': 1e3 * reading,
         'peak_mb': {name: s['peak'] / MB for name, s in states.items()},
         'limit_mb': {d.name: d.limit / MB for d in devices},

@@ -10,7 +10,7 @@ they are asked to.
 """
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 import hashlib
 import json
 from pathlib import Path
@@ -88,6 +88,9 @@ class _Process:
         elif asked['ask'] == 'rates':
             _say({'memory_rate': memory_rate(), 'disk_rate': measure_disk(
                 Path(self._store), _MEASURED).bytes_per_second})
+        elif asked['ask'] == 'drafts':
+            if head := self._role.head:
+                head.policy = replace(head.policy, drafts=asked['most'])
         else:
             self._request(asked)
 
@@ -101,16 +104,19 @@ class _Process:
         times: list[float] = []
         differences: list[float] = []
         bits: list[str] = []
-        logits: list[torch.Tensor] | None = [] if asked.get('logits') else None
+        logits: list[torch.Tensor] | None = [] if asked.get('logits') or asked.get('bits') \
+            else None
         reference = torch.load(asked['logits'], weights_only=True) if asked.get('logits') else None
 
         def heard(item: Piece | TextEnd) -> None:
             if isinstance(item, Piece):
                 tokens.extend(item.tokens)
                 times.append(time.time())
-                if logits and reference is not None:
-                    drawn, place = logits.pop(), len(differences)
-                    differences.append(float((drawn - reference[place]).abs().max()))
+                if logits:
+                    drawn = logits.pop()
+                    if reference is not None:
+                        differences.append(float(
+                            (drawn - reference[len(differences)]).abs().max()))
                     bits.append(hashlib.sha256(drawn.numpy().data).hexdigest()[:16])
                 _say({'id': number, 'text': item.text, 'tokens': item.tokens})
             else:

@@ -22,6 +22,7 @@ from intradp_ros.systems.language.actions import actions, first_loads, Load, Run
 from intradp_ros.systems.language.arithmetic import bits_line
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play, Played
+from intradp_ros.systems.language.expert_reads import round_bytes
 from intradp_ros.systems.language.limits import DeviceRates, fleet_limit, plan_limit
 from intradp_ros.systems.language.planner import NoPlanError, plain_pipeline
 from intradp_ros.systems.language.segment_plan import SegmentPlan
@@ -113,7 +114,7 @@ def _device(plan: SegmentPlan, played: Played, costs: LanguageCosts, name: str) 
     allowed = costs.topology.device(name).memory_bytes
     return {
         'blocks': len(blocks), 'streamed': len(streamed),
-        'read_bytes': sum(costs.manifest.blocks[b].nbytes for b in streamed),
+        'read_bytes': round(round_bytes(plan, costs.manifest, name)),
         'computing_ms': 1e3 * sum(costs.block(name, b) for b in blocks),
         'uncovered_ms': 1e3 * played.disk[name],
         'memory': {'blocks': need.blocks, 'kv': need.kv, 'activations': need.activations,

@@ -38,6 +38,8 @@ from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.stored import Stored
 
 _ATTENTION = 'intradp_pages'
+#: What takes part in the sum of a head's weights (GPT-OSS).
+SINKS = 'self_attn.sinks'
 #: Positions whose angles are computed at once, always the same ones; blocks of them that are kept.
 _ANGLES, _KEPT = 512, 32
 ACTIVATIONS = {'SiLU': SILU, 'SiLUActivation': SILU, 'GELUTanh': GELU_TANH,
@@ -349,6 +351,11 @@ def put_stored(module: nn.Module, tensors: Mapping[str, Stored], compute: Kernel
         left -= {f'{path}.weight', f'{path}.bias'}
         above, _, name = path.rpartition('.')
         setattr(module.get_submodule(above), name, made)
+    for name in [name for name in left if name.endswith(SINKS)]:
+        attention: Any = module.get_submodule(name.rpartition('.')[0])
+        del attention.sinks
+        attention.sinks = tensors[name]  # goes to our own attention
+        left.discard(name)
     if left:
         raise FamilyError(f'weights that are of no matrix and no norm: {sorted(left)[0]}')
 
@@ -383,8 +390,9 @@ def norm_offset(kind: Any) -> float:
 
 def _library_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: object,
                        lane_run: LaneRun, scaling: float, sliding_window: int | None = None,
-                       softcap: float | None = None, **_: object) -> tuple[Tensor, None]:
+                       softcap: float | None = None, s_aux: Stored | None = None, **_: object,
+                       ) -> tuple[Tensor, None]:
     """Take the place of the library's attention, for one packed row of tokens."""
     lane_run.store(module.layer_idx, key[0], value[0])
     return lane_run.kv.compute.attend(lane_run, module.layer_idx, query[0], scaling,
-                                      sliding_window, softcap).unsqueeze(0), None
+                                      sliding_window, softcap, s_aux).unsqueeze(0), None

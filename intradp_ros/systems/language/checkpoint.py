@@ -29,7 +29,8 @@ EMBEDDING, MATRIX = 'model.embed_tokens.weight', 'lm_head.weight'
 _VOLATILE = frozenset((
     '_name_or_path', '_commit_hash', 'transformers_version', 'architectures', 'auto_map', 'dtype',
     'torch_dtype', 'attn_implementation', '_attn_implementation', 'id2label', 'label2id',
-    '_attn_implementation_autoset', 'use_cache', 'initializer_range', 'return_dict'))
+    '_attn_implementation_autoset', 'use_cache', 'initializer_range', 'return_dict',
+    'quantization_config'))
 #: Ends of names of tensors that are computed from the configuration, as older files hold them.
 _COMPUTED = ('rotary_emb.inv_freq', 'rotary_emb.cos_cached', 'rotary_emb.sin_cached')
 #: What a manifest must say, whatever the library's defaults are.

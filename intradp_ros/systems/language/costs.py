@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import math
 
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.systems.language.arithmetic import COMPILED
+from intradp_ros.systems.language.arithmetic import COMPILED, TORCH
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.memory import memory_need, MemoryNeed
 from intradp_ros.systems.language.segment_plan import SegmentPlan
@@ -55,9 +55,21 @@ class LanguageCosts:
         return self.topology.medium(name).bytes_per_second if name else 0.0
 
     def load(self, device: str, block: int) -> float:
-        """Return the seconds that reading a block takes."""
+        """Return the seconds that reading a block takes, without its `experts`."""
+        rate, file = self.disk(device), self.manifest.blocks[block]
+        return (file.nbytes - file.expert_bytes) / rate + self.experts(device, block, False) \
+            if rate else math.inf
+
+    def experts(self, device: str, block: int, chosen: bool = True) -> float:
+        """
+        Return the seconds of reading all experts that are read as they are `chosen`.
+
+        An accelerator reads whole blocks.
+        """
+        on_host = self.arithmetic.get(device, COMPILED) in (COMPILED, TORCH)
         rate = self.disk(device)
-        return self.manifest.blocks[block].nbytes / rate if rate else math.inf
+        nbytes = self.manifest.blocks[block].expert_bytes if on_host is chosen else 0
+        return nbytes / rate if nbytes and rate else 0.0
 
     def need(self, plan: SegmentPlan, device: str) -> MemoryNeed:
         """Return what a plan takes on a device."""

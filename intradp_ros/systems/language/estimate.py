@@ -20,6 +20,7 @@ from intradp_ros.systems.language.actions import (
     Send,
 )
 from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.expert_reads import part_read, turns_of
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 #: Rounds that are played: the first ones are not like the others, as nothing was read before.
@@ -101,6 +102,7 @@ def play(plan: SegmentPlan, costs: LanguageCosts, lanes: int = 1, rounds: int = 
         end = begin
         if isinstance(action, Run):
             end += costs.block(name, action.block) * (factors[action.lane] if factors else 1.0)
+            end += _read_experts(costs, plan, device, action, begin, lanes)
         elif isinstance(action, Sample | Embed):
             end += costs.head_seconds(name) if isinstance(action, Sample) else 0.0
         elif isinstance(action, Load):
@@ -157,6 +159,28 @@ def _load(costs: LanguageCosts, name: str, device: _Device, load: Load, now: flo
     device.disk_free = begin + costs.load(name, load.block)
     device.ready[load.slot] = load.block, device.disk_free
     spans.append(Span(name, load, begin, device.disk_free))
+
+
+def _read_experts(costs: LanguageCosts, plan: SegmentPlan, device: _Device, run: Run, now: float,
+                  lanes: int) -> float:
+    """
+    Return how long a lane waits for experts that are read as it has chosen them.
+
+    All of them are read ahead while the disk has nothing else to do.
+    """
+    name, number = plan.place[run.block]
+    slot, whole = plan.slots[name][number], costs.experts(name, run.block)
+    if not whole or len(slot) < 2:
+        return 0.0
+    ahead = min(whole, max(0.0, now - device.disk_free))
+    device.disk_free += ahead
+    seconds = (whole - ahead) * part_read(
+        costs.manifest, turns_of(costs.manifest, slot), run.lane, lanes)
+    if seconds:
+        device.disk_free = max(device.disk_free, now) + seconds
+        device.ready = {place: (block, when + seconds * (when > now))
+                        for place, (block, when) in device.ready.items()}
+    return seconds
 
 
 def _waits(names: tuple[str, ...], spans: list[Span], kind: type, rounds: int,

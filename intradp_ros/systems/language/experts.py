@@ -11,7 +11,7 @@ the experts, so that its bits depend on nothing that is computed with it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import math
 from typing import Any
 
@@ -27,6 +27,9 @@ from intradp_ros.systems.language.stored import Stored
 #: Waits for experts of some numbers.
 Need = Callable[[Sequence[int]], None]
 Floats = npt.NDArray[np.float64]
+Shape = tuple[int, ...]
+#: The shape of a tensor here, and what makes it of the library's.
+Split = tuple[Shape, Callable[[Tensor], Tensor]]
 #: What the library calls matrices of all experts: gate and up as one, and down.
 BOTH, DOWN = '.experts.gate_up_proj', '.experts.down_proj'
 #: Activations of experts by their names in configurations.
@@ -47,17 +50,42 @@ def check_mixture(family: Family, config: Any) -> None:
                           'decoder_sparse_step): plans need layers that are alike')
 
 
-def expert_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def split_experts(names: Collection[str]) -> Callable[[str, Shape], Mapping[str, Split]]:
+    """
+    Return what says what becomes of a tensor of the library, by the names here, and how.
+
+    Gate and up of one matrix, one above the other, are two stacks.  Where they have biases
+    (GPT-OSS) they are columns of the library's, in turn.  It raises ValueError for odd rows.
+    """
+    turned = any(name.endswith(BOTH + '_bias') for name in names)
+
+    def split(name: str, shape: Shape) -> Mapping[str, Split]:
+        stem, _, leaf = name.rpartition('.')
+        both, bias = leaf.startswith('gate_up_proj'), leaf.endswith('_bias')
+        if not name.removesuffix('_bias').endswith((BOTH, DOWN)) or len(shape) != 3 - bias:
+            return {name.replace('mlp.router.', 'mlp.gate.'): (shape, lambda tensor: tensor)}
+        made = shape if bias or not turned else (shape[0], shape[2], shape[1])
+        if both and made[1] % 2:
+            raise ValueError(f'{name[:200]}: {made[1]} rows of gate and up together')
+        rows = made[1] // (1 + both)
+
+        def part(number: int) -> Callable[[Tensor], Tensor]:
+            def take(tensor: Tensor) -> Tensor:
+                natural = tensor if bias or not turned else tensor.transpose(1, 2)
+                return natural if not both else natural[:, number::2] if turned else \
+                    natural[:, number * rows:(number + 1) * rows]
+            return take
+        return {f'{stem}.{proj}.{"bias" if bias else "weight"}': (
+            (made[0], rows, *made[2:]), part(number))
+            for number, proj in enumerate(('gate_proj', 'up_proj') if both else ('down_proj',))}
+    return split
+
+
+def expert_shapes(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
     """Return shapes by the library's names as they are here: two stacks for one of both."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name, shape in shapes.items():
-        if name.endswith(BOTH):
-            for part in ('gate_proj', 'up_proj'):
-                found[f'{name.removesuffix("gate_up_proj")}{part}.weight'] = (
-                    shape[0], shape[1] // 2, shape[2])
-        else:
-            found[f'{name}.weight' if name.endswith(DOWN) else name] = shape
-    return found
+    split = split_experts(shapes)
+    return {made: own for name, shape in shapes.items()
+            for made, (own, _) in split(name, shape).items()}
 
 
 class Experts:
@@ -71,18 +99,21 @@ class Experts:
                  need: Need | None = None) -> None:
         self._need = need
         self._router, self._compute = tensors['mlp.gate.weight'], compute
+        self._router_bias = tensors.get('mlp.gate.bias')
         self._activation = _ACTIVATIONS[config.hidden_act]
-        stacks = [tensors[f'mlp.experts.{part}.weight'] for part in (
-            'gate_proj', 'up_proj', 'down_proj')]
-        self._parts = [[stack.part(number) for stack in stacks]
-                       for number in range(stacks[0].shape[0])]
+        self._limit = getattr(config, 'swiglu_limit', None)
+        self._alpha = float(getattr(config, 'swiglu_alpha', 1.0))
+        stacks = [(tensors[f'mlp.experts.{part}.weight'], tensors.get(f'mlp.experts.{part}.bias'))
+                  for part in ('gate_proj', 'up_proj', 'down_proj')]
+        self._parts = [[(stack.part(number), bias and bias.part(number)) for stack, bias in stacks]
+                       for number in range(stacks[0][0].shape[0])]
         self._used = int(config.num_experts_per_tok)
         self._normed = bool(getattr(config, 'norm_topk_prob', True))
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Return the sum of each token's experts by their shares."""
         compute = self._compute
-        logits = compute.product(hidden, self._router)
+        logits = compute.product(hidden, self._router, self._router_bias)
         chosen, shares = route(logits.cpu().numpy(), self._used, self._normed)
         out = torch.zeros_like(hidden)
         numbers = np.unique(chosen)
@@ -94,10 +125,17 @@ class Experts:
             share = torch.from_numpy(shares[tokens, place]).to(hidden.device).unsqueeze(1)
             gate, up, down = self._parts[number]
             x = hidden[rows]
-            inner = compute.activated(self._activation, compute.product(x, gate)) \
-                * compute.product(x, up)
-            out.index_add_(0, rows, compute.product(inner, down) * share)
+            inner = self._inner(compute.product(x, *gate), compute.product(x, *up))
+            out.index_add_(0, rows, compute.product(inner, *down) * share)
         return out
+
+    def _inner(self, gate: Tensor, up: Tensor) -> Tensor:
+        if self._limit is None:
+            return self._compute.activated(self._activation, gate) * up
+        gate, up = gate.clamp(max=self._limit), up.clamp(-self._limit, self._limit)
+        # x sigmoid(a x)
+        return self._compute.activated(self._activation, gate * self._alpha) / self._alpha \
+            * (up + 1)
 
 
 def route(logits: npt.NDArray[np.float32], used: int, normed: bool,

@@ -54,8 +54,11 @@ FAMILIES: Mapping[str, Family] = {
     'gemma': Family('gemma', 'Gemma', scaled=True),
     'gemma2': Family('gemma2', 'Gemma2', _SANDWICH, scaled=True),
     'gemma3_text': Family('gemma3', 'Gemma3', _SANDWICH, scaled=True),
+    'vaultgemma': Family('vaultgemma', 'VaultGemma', (
+        'input_layernorm', '', 'pre_feedforward_layernorm', ''), scaled=True),
     'phi3': Family('phi3', 'Phi3'),
     'granite': Family('granite', 'Granite'),
+    'granite_swa': Family('granite_swa', 'GraniteSWA'),
     'smollm3': Family('smollm3', 'SmolLM3'),
     'olmo2': Family('olmo2', 'Olmo2', _AFTER),
     'olmo3': Family('olmo3', 'Olmo3', _AFTER),
@@ -70,6 +73,10 @@ FAMILIES: Mapping[str, Family] = {
     'seed_oss': Family('seed_oss', 'SeedOss'),
     'mixtral': Family('mixtral', 'Mixtral', experts=True),
     'qwen3_moe': Family('qwen3_moe', 'Qwen3Moe', experts=True),
+    'gpt_oss': Family('gpt_oss', 'GptOss', experts=True),
+    'olmoe': Family('olmoe', 'Olmoe', experts=True),
+    'flex_olmo': Family('flex_olmo', 'FlexOlmo', _AFTER, experts=True),
+    'mellum': Family('mellum', 'Mellum', experts=True),
 }
 
 

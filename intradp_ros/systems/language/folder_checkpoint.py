@@ -25,7 +25,7 @@ from intradp_ros.systems.language.checkpoint import (
     plain_config,
     refused,
 )
-from intradp_ros.systems.language.expert_files import stack_experts
+from intradp_ros.systems.language.expert_files import mxfp4_experts, stack_experts
 from intradp_ros.systems.language.families import check_family, library
 from intradp_ros.systems.language.manifest import check_config, MAX_LAYERS
 from intradp_ros.systems.language.safetensors_file import Described, described
@@ -87,12 +87,15 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
     where = {name: path for path, file in files.items() for name in file}
     names = _text_names(where, config is not whole)
     find = _finder({name: (where[full], full) for name, full in names.items()})
-    tensors = {}
-    for name, full in names.items():
-        kind, shape = files[where[full]][full]
+    tensors, find, others = mxfp4_experts(
+        {name: files[where[full]][full] for name, full in names.items()}, find)
+    for name, (kind, shape) in others.items():
+        full = names[name]
         if kind not in _TYPES:
             raise ImportModelError(f'{where[full]}: {full} is of {kind}; quantised weights are '
                                    'taken as GGUF only: take the original weights')
+        if name in tensors:
+            raise ImportModelError(f'{where[full]}: {full} is there twice, also of four bits')
         tensors[name] = _TYPES[kind], shape
     stacked, find = stack_experts(tensors, find)
     return Checkpoint(plain, stacked, find, generation, _tokenizer_files(folder, raw))
@@ -121,8 +124,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
     inner = raw.get('text_config')
     said = raw.get('quantization_config') or isinstance(inner, dict) \
         and inner.get('quantization_config')
-    if said:
-        method = said.get('quant_method', '?') if isinstance(said, dict) else said
+    method = said.get('quant_method', '?') if isinstance(said, dict) else said
+    if said and (method, raw.get('model_type')) != ('mxfp4', 'gpt_oss'):
         raise ImportModelError(f'{folder}: its weights are quantised ({str(method)[:40]}), which '
                                'are taken as GGUF only: take the folder of the original weights')
     if 'auto_map' in raw and str(raw.get('model_type')) not in library().CONFIG_MAPPING:

@@ -25,6 +25,7 @@ from intradp_ros.systems.language.block_math import (
     norm_eps,
     norm_offset,
     Run,
+    SINKS,
 )
 from intradp_ros.systems.language.experts import Need
 from intradp_ros.systems.language.kernels import (
@@ -41,7 +42,7 @@ from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.stored import Stored
 
 FAMILIES = frozenset({'llama', 'mistral', 'qwen2', 'qwen3', 'gemma', 'gemma2', 'gemma3_text',
-                      'mixtral', 'qwen3_moe'})
+                      'mixtral', 'qwen3_moe', 'gpt_oss'})
 
 
 def make_blocks(manifest: Manifest, device: KernelDevice = HOST) -> LibraryBlocks:
@@ -94,6 +95,7 @@ class FusedBlocks(LibraryBlocks):
             heads=self.config.num_attention_heads, groups=self._manifest.kv_heads,
             dim=self._manifest.head_dim, rotated=self._manifest.head_dim,
             scaling=attention.scaling, window=window or 0,
+            sinks=VectorView.of(tensors.get(SINKS)),
             cap=getattr(attention, 'attn_logit_softcapping', None) or 0.0, layer=layer,
             angles=self._kinds.index(self._types[layer]) if self._types else 0, **parts))
 

@@ -199,7 +199,6 @@ class Head:
         self._state = HeadState()
         self._longest = 0.0
         self._pace = Pace()
-        self._drafts = 0
         self._prompt_seconds, self._token_seconds = _GUESS_PROMPT, _GUESS_TOKEN
         self._prompts = Prompts(manifest, tokenizer)
         self._changed = threading.Condition(threading.RLock())
@@ -552,9 +551,12 @@ class Head:
     def _go_to(self, plan: SegmentPlan, step: int) -> None:
         self._plan, self._step, self._wanted_step = plan, step, step
         self._pace = Pace()  # others compute, or read more
-        # without the compiled library a token's bits depend on what is computed with it
-        self._drafts = self.policy.drafts if plan.exact and kernels().library else 0
         self._table.grow(plan.at(step).pages)
+
+    @property
+    def _drafts(self) -> int:
+        """Return how many tokens are drafted at most: none whose bits depend on others'."""
+        return self.policy.drafts if self._plan and self._plan.exact and kernels().library else 0
 
     def _rest(self) -> None:
         """Go back to the plan's first step after some time without requests."""

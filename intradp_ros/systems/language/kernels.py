@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from intradp_ros.systems.language.block_math import LaneRun
 
 LIBRARY = Path(__file__).parents[2] / 'language_kernels.so'
-_VERSION = 2
+_VERSION = 3
 _LOG = logging.getLogger(__name__)
 _P, _N = ctypes.c_void_p, ctypes.c_int64
 #: Activations that are known here, by the number that the library gives them.
@@ -78,7 +78,7 @@ class AttentionView(ctypes.Structure):
         ('norm', NormKind), ('heads', ctypes.c_int32), ('groups', ctypes.c_int32),
         ('dim', ctypes.c_int32), ('rotated', ctypes.c_int32), ('scaling', ctypes.c_float),
         ('cap', ctypes.c_float), ('window', _N), ('layer', ctypes.c_int32),
-        ('angles', ctypes.c_int32)]
+        ('angles', ctypes.c_int32), ('sinks', VectorView)]
 
 
 class MlpView(ctypes.Structure):
@@ -191,20 +191,21 @@ class Kernels:
         return out
 
     def attend(self, run: LaneRun, layer: int, queries: Tensor, scaling: float,
-               window: int | None, cap: float | None) -> Tensor:
+               window: int | None, cap: float | None, sinks: Stored | None = None) -> Tensor:
         """
         Return attention (tokens x heads x dim) of queries (heads x tokens x dim).
 
-        Keys and values are those of the lane's pages, the new ones among them.
+        Keys and values are those of the lane's pages, the new ones among them; `sinks` (heads)
+        take part in the sums of weights.
         """
         heads, _, dim = queries.shape
         if self.library is None:
-            return _attend(run, layer, queries, scaling, window, cap)
+            return _attend(run, layer, queries, scaling, window, cap, sinks)
         packed = queries.transpose(0, 1).contiguous()
         out = torch.empty_like(packed)
         groups = run.kv.layers[layer][0].shape[0]
         view = AttentionView(heads=heads, groups=groups, dim=dim, scaling=scaling, cap=cap or 0.0,
-                             window=window or 0, layer=layer)
+                             window=window or 0, layer=layer, sinks=VectorView.of(sinks))
         self.library.language_attend(ctypes.byref(view), ctypes.byref(run.view),
                                      packed.data_ptr(), out.data_ptr(), torch.get_num_threads())
         return out
@@ -264,17 +265,17 @@ def _product(x: Tensor, matrix: Stored) -> Tensor:
 
 
 def _attend(run: LaneRun, layer: int, queries: Tensor, scaling: float, window: int | None,
-            cap: float | None) -> Tensor:
+            cap: float | None, sinks: Stored | None) -> Tensor:
     row, out = 0, []
     for number, part in enumerate(run.lane.parts):
         out.append(_attend_part(run, layer, number, queries[:, row:row + part.count], scaling,
-                                window, cap))
+                                window, cap, sinks))
         row += part.count
     return torch.cat(out)
 
 
 def _attend_part(run: LaneRun, layer: int, number: int, queries: Tensor, scaling: float,
-                 window: int | None, cap: float | None) -> Tensor:
+                 window: int | None, cap: float | None, sinks: Stored | None) -> Tensor:
     keys, values = run.gathered(layer, number)
     mask = run.mask(number, window)
     heads, count, dim = queries.shape
@@ -286,4 +287,7 @@ def _attend_part(run: LaneRun, layer: int, number: int, queries: Tensor, scaling
     if mask is not None:
         scores = scores.view(groups, heads // groups, count, -1).masked_fill(
             ~mask, -math.inf).view(scores.shape)
-    return (torch.softmax(scores, -1) @ values).view(heads, count, dim).transpose(0, 1)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.floats().view(groups, -1, 1).repeat_interleave(count, 1)], -1)
+    weights = torch.softmax(scores, -1)[..., :keys.shape[1]]
+    return (weights @ values).view(heads, count, dim).transpose(0, 1)

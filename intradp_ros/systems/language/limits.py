@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+from intradp_ros.systems.language.expert_reads import round_bytes
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
@@ -50,7 +51,7 @@ def plan_limit(plan: SegmentPlan, manifest: Manifest, rates: Mapping[str, Device
         cache = len(plan.layers(name)) * tokens * manifest.kv_bytes
         head = _matrix(manifest) if name == plan.head else 0
         seconds += (weights + cache + head) / rates[name].memory_rate
-        streamed = sum(manifest.read_bytes(b) for b in plan.streamed(name))
+        streamed = round_bytes(plan, manifest, name)
         if streamed and streamed / rates[name].disk_rate > max(disk, seconds):
             disk, bound = streamed / rates[name].disk_rate, f'disk of {name}'
     if disk < seconds:

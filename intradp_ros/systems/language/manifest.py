@@ -78,6 +78,11 @@ class BlockFile:
         """Return the experts of a mixture's block; 0 of others."""
         return max((t.shape[0] for t in self.tensors if len(t.shape) == 3), default=0)
 
+    @property
+    def expert_bytes(self) -> int:
+        """Return the bytes of all experts."""
+        return sum(t.nbytes for t in self.tensors if len(t.shape) == 3)
+
     def pieces(self, expert: int | None = None) -> list[tuple[int, int]]:
         """Return where an expert lies (offset, bytes); with None, what is of no expert."""
         if expert is None:

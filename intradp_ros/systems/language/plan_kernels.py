@@ -30,12 +30,17 @@ class Tables(NamedTuple):
     """
     What blocks cost: seconds of running and loading by device and block, of hops by two devices.
 
+    `experts` are seconds of reading all experts of a block; `part` is the part of them that is
+    read as it is chosen where so many blocks take turns (`expert_reads`).
+
     `sizes` are bytes of blocks in a slot; `cache` those of keys and values of a layer; `room` what
     a device has for both.  `head` is the head's number, `last` its seconds of sampling.
     """
 
     run: Floats
     load: Floats
+    experts: Floats
+    part: Floats
     hop: Floats
     sizes: Floats
     room: Floats
@@ -45,11 +50,12 @@ class Tables(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Memory to compute in; by block (`follow`, `latest`, `first`, `largest`, `ready`), device."""
+    """Memory to compute in; by block (`follow` to `ready`) and device."""
 
     follow: Ints
     latest: Ints
     first: Ints
+    turns: Ints
     largest: Floats
     ready: Floats
     disk: Floats
@@ -61,6 +67,7 @@ def round_seconds(tables: Tables, owner: Ints, slots: Ints, work: Work) -> float
     count, devices = owner.size, tables.room.size
     for k in range(count):
         work.latest[k] = -1
+        work.turns[k] = 0
         work.largest[k] = 0.0
     for d in range(devices):
         work.need[d] = 0.0
@@ -71,6 +78,9 @@ def round_seconds(tables: Tables, owner: Ints, slots: Ints, work: Work) -> float
             work.first[slot] = b
         else:
             work.follow[work.latest[slot]] = b
+            if tables.sizes[b] != work.largest[slot]:
+                work.turns[slot] = -count  # unlike ones: nothing stays there
+        work.turns[slot] += 1
         work.latest[slot] = b
         work.largest[slot] = max(work.largest[slot], tables.sizes[b])
         if b % 2 == 0:
@@ -95,7 +105,10 @@ def round_seconds(tables: Tables, owner: Ints, slots: Ints, work: Work) -> float
             if following == b:
                 now += tables.run[d, b]
                 continue
-            now = max(now, work.ready[b]) + tables.run[d, b]
+            now = max(now, work.ready[b])
+            if tables.experts[d, b] > 0.0:
+                now += _read_experts(tables, owner, slots, b, now, work)
+            now += tables.run[d, b]
             work.disk[d] = max(work.disk[d], now) + tables.load[d, following]
             work.ready[following] = work.disk[d]
         if at != tables.head:
@@ -104,6 +117,21 @@ def round_seconds(tables: Tables, owner: Ints, slots: Ints, work: Work) -> float
         if number == 0:
             began = now
     return (now - began) / (ROUNDS - 1)
+
+
+def _read_experts(tables: Tables, owner: Ints, slots: Ints, b: int, now: float, work: Work,
+                  ) -> float:
+    """Return how long a block waits for experts, as `estimate` has it."""
+    d = owner[b]
+    ahead = min(tables.experts[d, b], max(0.0, now - work.disk[d]))
+    work.disk[d] += ahead
+    seconds = (tables.experts[d, b] - ahead) * tables.part[max(0, work.turns[slots[b]])]
+    if seconds > 0.0:
+        work.disk[d] = max(work.disk[d], now) + seconds
+        for other in range(owner.size):
+            if owner[other] == d and work.ready[other] > now:
+                work.ready[other] += seconds
+    return float(seconds)
 
 
 def least_seconds(tables: Tables, owner: Ints) -> float:

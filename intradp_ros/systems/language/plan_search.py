@@ -19,6 +19,7 @@ import numpy as np
 from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.language import plan_kernels
 from intradp_ros.systems.language.costs import LanguageCosts
+from intradp_ros.systems.language.expert_reads import part_read
 from intradp_ros.systems.language.lanes import PAGE
 from intradp_ros.systems.language.memory import SLOT_MARGIN
 from intradp_ros.systems.language.plan_kernels import Floats, Ints, NEVER, Tables, Work
@@ -44,9 +45,8 @@ class Search:
         self._usable = len(names)
         self.tables = _tables(costs, head, self.names)
         self._blocks, devices = len(costs.manifest.blocks), len(self.names)
-        numbers, figures = np.zeros((3, self._blocks), np.int64), np.zeros((2, self._blocks))
-        self._work = Work(numbers[0], numbers[1], numbers[2], figures[0], figures[1],
-                          np.zeros(devices), np.zeros(devices))
+        numbers, figures = np.zeros((4, self._blocks), np.int64), np.zeros((2, self._blocks))
+        self._work = Work(*numbers, *figures, np.zeros(devices), np.zeros(devices))
         self._spare = np.zeros(2 * self._blocks, np.int64)
         self._least, self._fill, self._slots, self._owners, self._sets = _compiled()[0]
         self._is_compiled = _compiled()[1]
@@ -154,6 +154,8 @@ def _tables(costs: LanguageCosts, head: str, names: tuple[str, ...]) -> Tables:
     return Tables(
         np.array([[costs.block(n, b) for b in blocks] for n in names]),
         np.array([[min(NEVER, costs.load(n, b)) for b in blocks] for n in names]),
+        np.array([[costs.experts(n, b) for b in blocks] for n in names]),
+        np.array([part_read(costs.manifest, turns) for turns in range(len(blocks) + 1)]),
         np.array([[costs.hop_seconds(a, b) for b in names] for a in names]),
         np.array([block.nbytes + SLOT_MARGIN for block in costs.manifest.blocks], float),
         room, float(-(-costs.tokens // PAGE) * PAGE * costs.manifest.kv_bytes),

@@ -28,6 +28,7 @@ import math
 
 from intradp_ros.systems.language.costs import LanguageCosts
 from intradp_ros.systems.language.estimate import play
+from intradp_ros.systems.language.expert_reads import part_read
 from intradp_ros.systems.language.lanes import PAGE
 from intradp_ros.systems.language.memory import SLOT_MARGIN
 from intradp_ros.systems.language.plan_search import fixed_bytes, Owners, Search
@@ -113,6 +114,9 @@ def plan_language(costs: LanguageCosts, head: str, devices: Collection[str] = ()
     dropped = [name for name in names if name not in plan.slots and name != head]
     answer = f'alone on {next(iter(plan.slots))}' if len(plan.slots) == 1 else \
         f'{how} over {", ".join(plan.slots)}'
+    lack, largest = min((_lacking(costs, head, name), name) for name in names)
+    if len(plan.slots) > 1 and lack > 0:
+        answer += f'; to hold all, {largest} lacks {math.ceil(lack / 1e6)} MB'
     if dropped:
         answer += f'; drop {", ".join(dropped)}: without them it is faster'
     return Planned(plan, seconds, answer)
@@ -174,7 +178,8 @@ def share(costs: LanguageCosts, head: str, name: str, layers: int, segments: int
     if turns < 2 or not costs.disk(name):
         return None
     each_a = costs.load(name, 0) + costs.block(name, 0)
-    each_m = costs.load(name, 1) + costs.block(name, 1)
+    each_m = costs.load(name, 1) + costs.block(name, 1) \
+        + costs.experts(name, 1) * part_read(manifest, 0)
     best: Share | None = None
     for streamed_a in range(layers + 1):
         saved = (streamed_a - -(-streamed_a // turns)) * attention
@@ -249,6 +254,14 @@ def with_steps(costs: LanguageCosts, head: str, plan: SegmentPlan) -> SegmentPla
         return plan
     first, *others = *found, plan
     return replace(first, steps=tuple(Step(p.pages, p.slots) for p in others))
+
+
+def _lacking(costs: LanguageCosts, head: str, name: str) -> float:
+    """Return the bytes that a device lacks to compute all by itself; below 0 what is left."""
+    blocks = len(costs.manifest.blocks)
+    alone = SegmentPlan('-', head, blocks, {name: tuple((b,) for b in range(blocks))},
+                        _pages(costs))
+    return costs.need(alone, name).total - costs.topology.device(name).memory_bytes
 
 
 def _streamed_bytes(costs: LanguageCosts, plan: SegmentPlan) -> int:

@@ -49,6 +49,7 @@ STORED_TYPES: Mapping[str, StoredType] = {stored.name: stored for stored in (
     StoredType('q4_k', 12, 256, 144),
     StoredType('q5_k', 13, 256, 176),
     StoredType('q6_k', 14, 256, 210),
+    StoredType('mxfp4', 39, 32, 17),
 )}
 OF_DTYPE: Mapping[torch.dtype, StoredType] = {
     stored.dtype: stored for stored in STORED_TYPES.values() if stored.dtype}
@@ -168,7 +169,25 @@ def _q6_k(blocks: Tensor) -> Tensor:
     return factors.unsqueeze(2) * (numbers.view(-1, 16, 16).float() - 32)
 
 
+def _mxfp4(blocks: Tensor) -> Tensor:
+    exponent = blocks[:, :1].int()
+    scales = torch.where(exponent < 2, 1 << 21 << exponent, exponent - 1 << 23).view(torch.float32)
+    doubled = torch.tensor([0., 1., 2., 3., 4., 6., 8., 12.], device=blocks.device)
+    return scales * torch.cat([doubled, -doubled + 0.0])[_bits(blocks[:, 1:], 4, 16).long()]
+
+
+def mxfp4_of(codes: Tensor, scales: Tensor) -> Stored:
+    """
+    Return matrices as GGUF stores them from what OpenAI's checkpoints hold.
+
+    Those are `codes` (any x rows x blocks x 16 bytes, of two neighbours each) and `scales`.
+    """
+    each = torch.stack([codes & 15, codes >> 4], -1).flatten(-2)
+    data = torch.cat([scales.unsqueeze(-1), each[..., :16] | each[..., 16:] << 4], -1)
+    return Stored(data.flatten(), STORED_TYPES['mxfp4'], (*scales.shape[:-1], 32 * scales.shape[-1]))
+
+
 #: Make floats of blocks (blocks x bytes) by operators that any device of torch has.
 _EXPANDED: Mapping[str, Callable[[Tensor], Tensor]] = {
     'q4_0': _q4, 'q4_1': _q4_1, 'q5_0': _q5, 'q5_1': _q5_1, 'q8_0': _q8, 'q4_k': _q4_k,
-    'q5_k': _q5_k, 'q6_k': _q6_k}
+    'q5_k': _q5_k, 'q6_k': _q6_k, 'mxfp4': _mxfp4}

@@ -4,13 +4,16 @@
 """Mixtures of experts: files as people have them, and experts that are chosen by token."""
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import replace
+import json
 from pathlib import Path
 import shutil
 import threading
 from typing import Any
 
 from gguf_files import write_gguf
-from language_models import costs, Scripted, STEADY, tiny_model
+from language_models import costs, even_plan, Scripted, STEADY, tiny_model
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
@@ -18,19 +21,33 @@ import torch
 
 from intradp_lab.language.reference import whole_answer
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.runtime.member.planner import Proposal
 from intradp_ros.runtime.requests.admission import Fate
+from intradp_ros.runtime.requests.text_requests import Sampling
+from intradp_ros.systems.language.actions import Sample
 from intradp_ros.systems.language.checkpoint import ImportModelError
+from intradp_ros.systems.language.estimate import play
+from intradp_ros.systems.language.expert_reads import round_bytes
 from intradp_ros.systems.language.experts import route
-from intradp_ros.systems.language.families import FamilyError
+from intradp_ros.systems.language.families import FamilyError, library
+from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
 from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.memory import activation_bytes
+from intradp_ros.systems.language.planner import plan_language
+from intradp_ros.systems.language.role import LanguageOptions
 from intradp_ros.systems.language.slots import BlockSlot, Loader
 
 PROMPT = [5, 17, 3, 80, 41, 41, 9, 60, 2, 2, 33, 70, 8, 12, 1, 0, 44]
 FAMILIES = ('mixtral', 'qwen3_moe')
 COUNT = 10
+#: The options of GPT-OSS, smaller.
+OPENAI = {'hidden_size': 64, 'intermediate_size': 64, 'num_local_experts': 8,
+          'num_experts_per_tok': 4, 'sliding_window': 8, 'max_position_embeddings': 256,
+          'rope_parameters': {'rope_type': 'yarn', 'factor': 4.0, 'beta_fast': 32.0,
+                              'beta_slow': 1.0, 'truncate': False, 'rope_theta': 150000,
+                              'original_max_position_embeddings': 64}}
 
 
 def answered(manifest: Manifest, store: BlobStore, whole: Any) -> torch.Tensor:
@@ -55,7 +72,7 @@ def saved(folder: Path, family: str, dtype: torch.dtype = torch.float32, **shape
 
 
 @pytest.mark.parametrize('family, dtype', [
-    ('qwen3_moe', torch.bfloat16), ('mixtral', torch.float16), *(
+    ('qwen3_moe', torch.bfloat16), ('mixtral', torch.float16), ('gpt_oss', torch.bfloat16), *(
         pytest.param(family, dtype, marks=pytest.mark.slow) for family, dtype in (
             ('qwen3_moe', torch.float32), ('mixtral', torch.float32)))], ids=str)
 def test_a_folder_is_the_model(tmp_path, family, dtype):
@@ -63,7 +80,7 @@ def test_a_folder_is_the_model(tmp_path, family, dtype):
     more = {'norm_topk_prob': dtype == torch.bfloat16} if family == 'qwen3_moe' else {}
     folder, whole = saved(tmp_path, family, dtype, **more)
     names = {*load_file(folder / 'model.safetensors')}
-    assert any('experts.7.' in name for name in names)
+    assert family == 'gpt_oss' or any('experts.7.' in name for name in names)
     store = BlobStore(tmp_path / 'blobs', 1 << 40)
     manifest = import_model(folder, store.put)
     assert {t.type.dtype for block in manifest.blocks for t in block.tensors} == {dtype}
@@ -264,6 +281,85 @@ def test_experts_stay_while_no_other_block_needs_their_places(tmp_path):
             turn(int(source.choice((1, 3, 5))), source.permutation(8)[:3].tolist())
     finally:
         loader.close()
+
+
+def test_experts_of_four_bits_are_those_that_the_library_makes_of_them(tmp_path):
+    """As OpenAI publishes GPT-OSS; also with windows, and positions scaled beyond a length."""
+    folder, _ = saved(tmp_path, 'gpt_oss', torch.bfloat16, **OPENAI)
+    tensors, source = load_file(folder / 'model.safetensors'), np.random.RandomState(0)
+    for name in [name for name in tensors if name.endswith(('gate_up_proj', 'down_proj'))]:
+        experts, columns, rows = tensors.pop(name).shape
+        shape = experts, rows, columns // 32
+        tensors[f'{name}_blocks'] = torch.from_numpy(
+            source.randint(0, 256, (*shape, 16), np.uint8))
+        tensors[f'{name}_scales'] = torch.from_numpy(source.randint(121, 125, shape, np.uint8))
+    save_file(tensors, folder / 'model.safetensors')
+    config = json.loads((folder / 'config.json').read_text())
+    (folder / 'config.json').write_text(json.dumps({**config, 'quantization_config': {
+        'quant_method': 'mxfp4', 'modules_to_not_convert': ['model.layers.*.self_attn']}}))
+    whole = library().AutoModelForCausalLM.from_pretrained(folder).float()
+    store = BlobStore(tmp_path / 'blobs', 1 << 40)
+    manifest = import_model(folder, store.put)
+    assert manifest.types[0] == 'mxfp4' and 'quantization_config' not in manifest.config
+    answered(manifest, store, whole)
+    for name, trouble in (('down_proj_scales', None), ('gate_up_proj_scales', torch.zeros(
+            2, 2, 2, dtype=torch.uint8))):
+        full = f'model.layers.1.mlp.experts.{name}'
+        save_file({**{key: each for key, each in tensors.items() if key != full},
+                   **({full: trouble} if trouble is not None else {})},
+                  folder / 'model.safetensors')
+        with pytest.raises(ImportModelError, match='four bits have not their scales'):
+            import_model(folder, store.put)
+
+
+@pytest.mark.parametrize('lanes', [1, 3])
+def test_bytes_of_a_streaming_mixture_are_those_that_were_predicted(tmp_path, lanes):
+    """Without time to read ahead: those that tokens choose, less those that stayed."""
+    manifest, store, _ = tiny_model(
+        tmp_path / 'blobs', 'mixtral', tied=False, num_local_experts=16, num_experts_per_tok=2,
+        intermediate_size=512, hidden_size=128, num_hidden_layers=6, loud=30.0)
+    given = costs(manifest, 1)
+    plan = even_plan(given, 'a', 3, True)
+    assert {len(slot) for slot in plan.slots['a'] if slot[0] % 2} == {3}
+
+    class Planned(Scripted):
+        def plan(self, alive, now):
+            return Proposal(plan)
+    with LocalLanguage(given, 'a', Planned(given, 3, True), {'a': store}, LanguageOptions(
+            policy=HeadPolicy(lanes=lanes)), times=STEADY) as local:
+        local.wait_ready()
+        engine = local.roles['a'].engine
+        engine.loader._waiting = (deque(), deque(), deque(maxlen=0), deque(maxlen=0))
+        seen = []
+        engine.trace = lambda action, *_: seen.append(
+            (action.lane, engine.loader.nbytes)) if isinstance(action, Sample) else None
+        asked = [local.ask([7 * number + 3], 80, sampling=Sampling(8.0, seed=number))
+                 for number in range(lanes)]
+        assert all(answering.wait(60).fate is Fate.DONE for answering in asked)
+    begins = [number for number, (lane, _) in enumerate(seen) if lane == 0]
+    rounds = [seen[end][1] - seen[begin][1] for begin, end, after in zip(
+        begins[9:], begins[10:], begins[11:]) if after - end == lanes]
+    assert len(rounds) > 20
+    read = np.mean(rounds)
+    assert read == pytest.approx(round_bytes(plan, manifest, 'a', lanes), rel=0.1)
+    whole = sum(manifest.blocks[block].nbytes for block in plan.streamed('a'))
+    assert read < (0.25 if lanes == 1 else 0.5) * whole
+
+
+def test_a_mixture_is_planned_by_what_is_read_of_it(tmp_path):
+    """Reading whole blocks would be several times slower than what is planned."""
+    manifest, _, _ = tiny_model(tmp_path / 'blobs', 'mixtral', tied=False, num_local_experts=16,
+                                num_experts_per_tok=2, intermediate_size=512, hidden_size=128)
+    body = sum(block.nbytes for block in manifest.blocks)
+    given = costs(manifest, 1, memory=manifest.head_bytes + 0.6 * body, disk=2e8, tokens=64)
+    planned = plan_language(given, 'a')
+    assert planned.plan.streamed('a')
+    read = round_bytes(planned.plan, manifest, 'a')
+    assert read < 0.2 * sum(manifest.blocks[b].nbytes for b in planned.plan.streamed('a'))
+    computing = sum(given.block('a', b) for b in range(8)) + given.head
+    assert planned.seconds <= 1.001 * (computing + read / 2e8)
+    slow = play(planned.plan, replace(given, head=1.0)).seconds  # some is read ahead by then
+    assert slow - 1.0 + given.head < 0.9 * planned.seconds
 
 
 def test_a_token_reads_the_experts_that_it_uses(tmp_path):

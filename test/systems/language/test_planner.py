@@ -35,25 +35,32 @@ from intradp_ros.systems.language.planner import (
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
 CASES = 2000
+WIDER = {'hidden_size': 128, 'intermediate_size': 320, 'head_dim': 32}
 
 
 @pytest.fixture(scope='module')
 def models(tmp_path_factory):
-    return [tiny_model(tmp_path_factory.mktemp('blobs'), num_hidden_layers=layers,
-                       hidden_size=128, intermediate_size=320, head_dim=32)[0]
+    return [tiny_model(tmp_path_factory.mktemp('blobs'), num_hidden_layers=layers, **WIDER)[0]
             for layers in (2, 3, 4, 5, 6)]
 
 
-def random_case(models, source):
-    """Return a small fleet whose memories are about what the model needs."""
+@pytest.fixture(scope='module')
+def mixtures(tmp_path_factory):
+    return [tiny_model(tmp_path_factory.mktemp('blobs'), 'mixtral', num_hidden_layers=layers,
+                       **WIDER)[0] for layers in (2, 3)]
+
+
+def random_case(models, source, whole=False):
+    """Return a small fleet whose memories are about what the model needs; one holds the whole."""
     manifest = source.choice(models)
-    count = source.randint(1, 3)
+    count = source.randint(1 + whole, 3)
     given = fleet_costs(manifest, count, mbit=source.choice((20, 200, 1000)), tokens=64)
     body = sum(block.nbytes for block in manifest.blocks)
     topology = replace(
         given.topology,
         devices=tuple(replace(d, memory_bytes=source.uniform(0.1, 1.3) * body / count ** 0.5
-                              + (manifest.head_bytes if d.name == 'a' else 0) + 3e5,
+                              + (manifest.head_bytes if d.name == 'a' else 0) + 3e5
+                              + whole * source.choice((0, 1.1 * body)),
                               speed=source.choice((0.5, 1.0, 1.0, 3.0)))
                       for d in given.topology.devices),
         media=tuple(replace(m, bytes_per_second=source.uniform(2e7, 2e9))
@@ -118,12 +125,14 @@ def best_of_all(given, head):
     return best
 
 
-@pytest.mark.parametrize('count', [25, pytest.param(600, marks=pytest.mark.slow)])
-def test_plans_are_the_best_of_any_owners_and_slots(models, count):
+@pytest.mark.parametrize('kind, count', [('parts', 25), ('whole', 25), ('experts', 25), *(
+    pytest.param(kind, 600, marks=pytest.mark.slow) for kind in ('parts', 'whole', 'experts'))])
+def test_plans_are_the_best_of_any_owners_and_slots(models, mixtures, kind, count):
     source = random.Random(11)
-    compared = streaming = 0
+    compared = streaming = alone = 0
     while compared < count:
-        given = random_case(models[:2], source)
+        given = random_case(mixtures if kind == 'experts' else models[:2], source,
+                            kind == 'whole')
         best = best_of_all(given, 'a')
         if best == math.inf:
             with pytest.raises(NoPlanError):
@@ -133,13 +142,23 @@ def test_plans_are_the_best_of_any_owners_and_slots(models, count):
         compared += 1
         streaming += any(planned.plan.streamed(name) for name in planned.plan.slots)
         assert planned.seconds <= 1.02 * best
-    assert streaming > count // 10
+        blocks, head = range(len(given.manifest.blocks)), given.topology.device('a')
+        all_of_it = SegmentPlan('-', 'a', len(blocks), {'a': tuple((b,) for b in blocks)}, 4)
+        if given.need(all_of_it, 'a').total <= head.memory_bytes and head.speed == max(
+                device.speed for device in given.topology.devices):
+            alone += 1
+            assert planned.answer.startswith('alone on a')
+        else:
+            assert len(planned.plan.slots) == 1 or 'lacks' in planned.answer or any(
+                given.need(replace(all_of_it, slots={name: all_of_it.slots['a']}), name).total
+                <= given.topology.device(name).memory_bytes for name in given.topology.names)
+    assert streaming > count // 10 or kind == 'whole' and alone > count // 10
 
 
 @settings(max_examples=150, deadline=None)
 @given_(data=st.data())
-def test_the_searchs_clock_is_that_of_plays(models, data):
-    case = random_case(models, random.Random(data.draw(st.integers(0, 10**6))))
+def test_the_searchs_clock_is_that_of_plays(models, mixtures, data):
+    case = random_case([*models, *mixtures], random.Random(data.draw(st.integers(0, 10**6))))
     case = replace(case, topology=replace(case.topology, devices=tuple(
         replace(d, memory_bytes=math.inf) for d in case.topology.devices)))
     names, count = case.topology.names, len(case.manifest.blocks)

@@ -39,6 +39,8 @@ def stored_as(type_: StoredType, rows: int, columns: int, seed: int = 0, *, wild
         scales = (source.randn(len(data), 2) * 0.01).astype(np.float16).view(np.uint8)
         if type_.name == 'q6_k':
             data[:, 208:210] = scales[:, :2]
+        elif type_.name == 'mxfp4':
+            data[:, 0] = source.randint(116, 123, len(data))
         elif type_.name in ('q4_1', 'q5_1', 'q4_k', 'q5_k'):
             data[:, :4] = scales
         else:
@@ -220,6 +222,10 @@ def test_attention_sees_its_own_requests_keys(manifests, data) -> None:
     window = data.draw(st.sampled_from((None, 1, 5, 17, 50)))
     cap = data.draw(st.sampled_from((None, 2.0)))
     scaling = dim ** -0.5
+    sinks = data.draw(st.sampled_from((None, 0.0, -30.0, 60.0)))
+    sinks = None if sinks is None else Stored.of(
+        (sinks + torch.arange(heads) / 2).to(data.draw(st.sampled_from(
+            (torch.float32, torch.bfloat16)))))
     wanted, row = [], 0
     for part in parts:
         keys, values = (torch.cat([each[:, page * PAGE:page * PAGE + PAGE] for page in part.pages],
@@ -231,19 +237,23 @@ def test_attention_sees_its_own_requests_keys(manifests, data) -> None:
                       ).squeeze(-1) * scaling
             if cap is not None:
                 scores = torch.tanh(scores / cap) * cap
-            weights = torch.softmax(scores, -1).unsqueeze(1)
+            if sinks is not None:
+                scores = torch.cat([scores, sinks.floats().double().unsqueeze(-1)], -1)
+            weights = torch.softmax(scores, -1)[:, :position + 1 - first].unsqueeze(1)
             wanted.append((weights @ values[:, first:position + 1]).squeeze(1))
             row += 1
     for compute in (kernels(), PLAIN):
-        found = compute.attend(LaneRun(lane, cache), 0, queries, scaling, window, cap)
+        found = compute.attend(LaneRun(lane, cache), 0, queries, scaling, window, cap, sinks)
         assert torch.allclose(found, torch.stack(wanted).float(), atol=2e-6)
     if kernels().library:
-        whole, row = kernels().attend(LaneRun(lane, cache), 0, queries, scaling, window, cap), 0
+        whole, row = kernels().attend(
+            LaneRun(lane, cache), 0, queries, scaling, window, cap, sinks), 0
         for part in parts:  # token by token
             for position in range(part.start, part.stop):
                 one = Lane((Part(position, 1, part.pages),))
                 assert torch.equal(kernels().attend(
-                    LaneRun(one, cache), 0, queries[:, row:row + 1], scaling, window, cap)[0],
+                    LaneRun(one, cache), 0, queries[:, row:row + 1], scaling, window, cap,
+                    sinks)[0],
                     whole[row])
                 row += 1
 
@@ -262,7 +272,8 @@ def test_attention_has_the_same_bits_with_all_lanes_and_threads(manifests, lanes
                 kernels().library.language_kernels_use(number)
                 for count in (1, 2, 3):
                     torch.set_num_threads(count)
-                    found.append(kernels().attend(run, 0, queries, 0.2, 70, None))
+                    found.append(kernels().attend(run, 0, queries, 0.2, 70, None, Stored.of(
+                        torch.ones(len(queries)))))
             assert all(torch.equal(found[0], other) for other in found[1:])
     finally:
         torch.set_num_threads(threads)
