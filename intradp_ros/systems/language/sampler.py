@@ -74,7 +74,7 @@ def draw(logits: Tensor, sampling: Sampling, position: int, allowed: Tensor | No
         return best
     tokens, chances = _chances(logits, top, sampling)
     source = torch.Generator().manual_seed(
-        (sampling.seed + (position + 1) * _MIX & _BITS) >> 1)
+        ((sampling.seed + (position + 1) * _MIX) * _MIX & _BITS) >> 1)
     point = torch.rand((), generator=source, dtype=torch.float64) * chances.sum()
     place = int(torch.searchsorted(chances.cumsum(0), point, right=True))
     place = min(place, int(chances.nonzero()[-1]))

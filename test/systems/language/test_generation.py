@@ -22,7 +22,7 @@ from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.systems.language.sampler import _chances, _of_share, adjusted
+from intradp_ros.systems.language.sampler import _chances, _of_share, adjusted, draw
 
 PROMPT = 'a model of weights'
 OPEN = Sampling(None, None, None, 0, None)
@@ -189,3 +189,10 @@ def test_few_tokens_more_than_are_drawn_among_are_sorted(share: float, spread: f
     assert torch.equal(found, order[:len(found)]) and len(found) >= needed
     last = logits[order[needed - 1]]
     assert len(found) <= int((logits >= last - 0.1).sum())
+
+
+def test_seeds_next_to_each_other_draw_other_tokens() -> None:
+    for position in range(4):
+        drawn = {draw(torch.zeros(100_000), Sampling(1.0, seed=seed), position)
+                 for seed in range(50)}
+        assert len(drawn) > 45
