@@ -67,7 +67,7 @@ from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.measure import measure_blocks
 from intradp_ros.systems.language.planner import build, Choice, Share
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.systems.language.segment_plan import FORMAT, SegmentPlan
+from intradp_ros.systems.language.segment_plan import FORMAT, parse_plan, SegmentPlan
 
 NAMES = ('rover', 'drone', 'dock')
 PROMPTS = ('What is the capital of France?', 'Name three colours.', 'How does a robot see?',

@@ -288,6 +288,7 @@ def _attend_part(run: LaneRun, layer: int, number: int, queries: Tensor, scaling
         scores = scores.view(groups, heads // groups, count, -1).masked_fill(
             ~mask, -math.inf).view(scores.shape)
     if sinks is not None:
-        scores = torch.cat([scores, sinks.floats().view(groups, -1, 1).repeat_interleave(count, 1)], -1)
+        of_rows = sinks.floats().view(groups, -1, 1).repeat_interleave(count, 1)
+        scores = torch.cat([scores, of_rows], -1)
     weights = torch.softmax(scores, -1)[..., :keys.shape[1]]
     return (weights @ values).view(heads, count, dim).transpose(0, 1)

@@ -184,7 +184,8 @@ def mxfp4_of(codes: Tensor, scales: Tensor) -> Stored:
     """
     each = torch.stack([codes & 15, codes >> 4], -1).flatten(-2)
     data = torch.cat([scales.unsqueeze(-1), each[..., :16] | each[..., 16:] << 4], -1)
-    return Stored(data.flatten(), STORED_TYPES['mxfp4'], (*scales.shape[:-1], 32 * scales.shape[-1]))
+    shape = *scales.shape[:-1], 32 * scales.shape[-1]
+    return Stored(data.flatten(), STORED_TYPES['mxfp4'], shape)
 
 
 #: Make floats of blocks (blocks x bytes) by operators that any device of torch has.
