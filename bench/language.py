@@ -73,6 +73,8 @@ NAMES = ('rover', 'drone', 'dock')
 PROMPTS = ('What is the capital of France?', 'Name three colours.', 'How does a robot see?',
            'Write one line about the sea.', 'Count from one to ten.')
 RESIDENT = dict(zip(NAMES, (74 * MB, 42 * MB, 42 * MB)))
+#: Times that answers with drafts and without are measured, and their tokens.
+TIMES, DRAFTED = 5, 96
 #: Settings to compare in: MB of each device, MB/s of each disk, Mbit/s of all links together.
 MEMORIES, DISKS, RATES = ((64, 22, 22), (58, 17, 17), (70, 26, 14)), (200, 95), \
     (1000.0, 100.0, 20.0)
@@ -350,7 +352,7 @@ def changes(folder: Path) -> dict[str, Any]:
 
 def drafts(folder: Path) -> dict[str, Any]:
     """Measure answers with tokens looked up and without, in turn, on three devices."""
-    scene = Scene(RESIDENT, disk=0.0, mbit=20.0, tokens=96)
+    scene = Scene(RESIDENT, disk=0.0, mbit=20.0, tokens=DRAFTED)
     made, found = opened(scene), dict[str, Any]()
     tokenizer = tokenizer_of(made)
     texts = {'JSON': 'Robots, one object each, all of them idle:\n[' + ',\n '.join(
@@ -365,7 +367,7 @@ def drafts(folder: Path) -> dict[str, Any]:
     answers: dict[str, tuple[list[int], list[str]]] = {}
     with language_fleet(folder, devices, made.store.folder, scene.mbit,
                         {**made.planning, 'kind': 'language'}) as fleet:
-        for number in range(1 + 5):
+        for number in range(1 + TIMES):
             for kind, text in texts.items():
                 for most in (0, 7) if number % 2 else (7, 0):
                     fleet.head.ask(ask='drafts', most=most)

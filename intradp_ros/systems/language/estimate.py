@@ -124,6 +124,8 @@ def play(plan: SegmentPlan, costs: LanguageCosts, lanes: int = 1, rounds: int = 
         device.free = end
         device.step = next(device.steps, None)
     seconds = (samples[-1] - samples[0]) / (len(samples) - 1) if len(samples) > 1 else samples[0]
+    seconds = max(seconds, *(sum(costs.load(name, block) for block in plan.streamed(name))
+                             for name in names))  # no round of many is shorter
     return Played(seconds, tuple(spans), _waits(names, spans, Ready, rounds),
                   _waits(names, spans, Await, rounds))
 

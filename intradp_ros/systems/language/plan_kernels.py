@@ -116,7 +116,14 @@ def round_seconds(tables: Tables, owner: Ints, slots: Ints, work: Work) -> float
         now += tables.last
         if number == 0:
             began = now
-    return (now - began) / (ROUNDS - 1)
+    seconds = (now - began) / (ROUNDS - 1)
+    for d in range(devices):
+        work.need[d] = 0.0
+    for b in range(count):
+        if work.follow[b] != b:  # no round of many is shorter than a disk's reading
+            work.need[owner[b]] += tables.load[owner[b], b]
+            seconds = max(seconds, work.need[owner[b]])
+    return seconds
 
 
 def _read_experts(tables: Tables, owner: Ints, slots: Ints, b: int, now: float, work: Work,

@@ -60,7 +60,7 @@ def random_case(models, source, whole=False):
         given.topology,
         devices=tuple(replace(d, memory_bytes=source.uniform(0.1, 1.3) * body / count ** 0.5
                               + (manifest.head_bytes if d.name == 'a' else 0) + 3e5
-                              + whole * source.choice((0, 1.1 * body)),
+                              + source.choice((0, whole * 1.1 * body)),
                               speed=source.choice((0.5, 1.0, 1.0, 3.0)))
                       for d in given.topology.devices),
         media=tuple(replace(m, bytes_per_second=source.uniform(2e7, 2e9))
