@@ -10,11 +10,12 @@ safetensors alone: nothing in the folder is run, and nothing is downloaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 import inspect
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from intradp_ros.importers.found_model import Found
 from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.measured_preprocessing import measured, PreprocessingError, scaling_of
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
+from intradp_ros.perception.graph_wrappers import likeliest
 
 Array = npt.NDArray[Any]
 CONFIG, PREPROCESSING = 'config.json', 'preprocessor_config.json'
@@ -43,9 +45,12 @@ _SIZES = ('size', 'size_divisor', 'ensure_multiple_of', 'pad_size')
 _RESAMPLING = {'0': 'nearest', '1': 'lanczos', '2': 'bilinear', '3': 'bicubic', '4': 'box',
                '5': 'hamming', 'NEAREST': 'nearest', 'LANCZOS': 'lanczos', 'BICUBIC': 'bicubic',
                'BOX': 'box', 'HAMMING': 'hamming'}
-#: Detectors whose last class stands for no object; the others' classes stand for themselves.
+#: Detectors whose last class stands for no object, where no processor says so.
 _WITH_NO_OBJECT = ('DetrForObjectDetection', 'YolosForObjectDetection',
                    'TableTransformerForObjectDetection')
+#: Ways to make detections of logits and boxes: of each box its best class, the last one standing
+#: for no object; or the best pairs of box and class, this many or as many as boxes.
+NO_OBJECT, _PAIRS = 'boxes or none', ('100 pairs', 'as many pairs')
 
 
 class Read(nn.Module):
@@ -59,17 +64,30 @@ class Read(nn.Module):
     def forward(self, pixels: torch.Tensor) -> Any:
         """Return what the model says of normalised floats, 1 x 3 x height x width."""
         result = self.model(pixel_values=pixels)
-        if self.kind == 'boxes':
-            return {'boxes': result.pred_boxes, 'scores': result.logits.sigmoid()}
-        if self.kind == 'boxes or none':
+        if self.kind in _PAIRS:
+            return best_pairs(result.logits, result.pred_boxes, self.kind)
+        if self.kind == NO_OBJECT:
             return {'logits': result.logits, 'pred_boxes': result.pred_boxes}
         if self.kind == 'depth':
             return {'depth': result.predicted_depth[:, None]}
         if self.kind == 'heat':
             return {'heat': result.heatmaps}
+        if self.kind == 'labels':
+            return {'labels': likeliest(nn.functional.interpolate(
+                result.logits, pixels.shape[-2:], mode='bilinear', align_corners=False))}
         if self.kind == 'independent':
             return {'scores': result.logits.sigmoid()}
         return {'logits': result.logits} if self.kind == 'logits' else result
+
+
+def best_pairs(logits: torch.Tensor, boxes: torch.Tensor, kind: str) -> dict[str, torch.Tensor]:
+    """Return the best pairs of box (1, n, 4) and class of logits (1, n, classes)."""
+    shares, classes = logits.sigmoid().flatten(1), logits.shape[2]
+    scores, places = shares.topk(min(100 if kind == _PAIRS[0] else logits.shape[1],
+                                     shares.shape[1]))
+    chosen = places.div(classes, rounding_mode='floor')
+    return {'boxes': boxes.gather(1, chosen[..., None].expand(-1, -1, 4)), 'scores': scores,
+            'classes': places % classes}
 
 
 def from_folder(path: str) -> Found:
@@ -101,8 +119,8 @@ def from_folder(path: str) -> Found:
     if getattr(model, 'main_input_name', '') != 'pixel_values':
         raise LoadingError(f'{name} takes {getattr(model, "main_input_name", "no input")}, not '
                            'the pixels of an image')
-    head, read = _head(name, config, model.config)
     seen = _preprocessing(folder, library)
+    head, read = _head(name, config, model.config, seen.boxes)
     return Found(Read(model, read), ModelCard(
         f'{folder.name} ({name})', input=seen.card, head=head, labels=_labels(config)),
         shape=(1, 3, *seen.size) if seen.size else _shape(config), holder=model,
@@ -117,6 +135,7 @@ class _Seen:
     size: tuple[int, int] | None = None
     notes: tuple[str, ...] = ()
     problem: str = ''
+    boxes: str | None = None
 
 
 def _preprocessing(folder: Path, library: Any) -> _Seen:
@@ -133,7 +152,7 @@ def _preprocessing(folder: Path, library: Any) -> _Seen:
     try:
         processor = library.AutoImageProcessor.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False)
-        return _measured(processor, said, files[0].name)
+        return replace(_measured(processor, said, files[0].name), boxes=way_of(processor))
     except PreprocessingError as error:
         return _Seen(InputCard(), problem=f'{files[0]}: {error}')
     except Exception as error:  # noqa: B902 - whatever the library says of its own file
@@ -170,6 +189,33 @@ def _measured(processor: Any, said: Mapping[str, Any], file: str) -> _Seen:
         notes.append(f'{kind} keeps the form of pictures{sizes}: give --input the form of the '
                      "camera's pictures, others are stretched to it")
     return _Seen(found.card, found.size, tuple(notes))
+
+
+def way_of(processor: Any) -> str | None:
+    """Return how a processor makes detections, by having it make some; '' of no way known here."""
+    make = getattr(processor, 'post_process_object_detection', None)
+    if make is None:
+        return None
+    chance = torch.Generator().manual_seed(0)
+    logits, boxes = (torch.rand(1, 150, count, generator=chance) for count in (5, 4))
+    try:
+        own = make(SimpleNamespace(logits=logits, pred_boxes=boxes), threshold=0.0)[0]
+        corners = torch.cat([own['boxes'][:, :2] + own['boxes'][:, 2:],
+                             own['boxes'][:, 2:] - own['boxes'][:, :2]], 1) * torch.tensor(
+                                 [0.5, 0.5, 1, 1])
+        made = torch.cat([own['scores'][:, None], own['labels'][:, None], corners], 1)
+    except Exception:  # noqa: B902 - whatever the library's own code lacks
+        return ''
+    sure, best = logits.softmax(2)[..., :-1].max(2)
+    ways = {NO_OBJECT: {'scores': sure, 'classes': best, 'boxes': boxes},
+            **{kind: best_pairs(logits, boxes, kind) for kind in _PAIRS}}
+    for kind, way in ways.items():
+        ours = torch.cat([way['scores'][0, :, None], way['classes'][0, :, None], way['boxes'][0]],
+                         1)
+        if ours.shape == made.shape and torch.allclose(*(
+                rows[rows[:, 0].argsort()] for rows in (ours, made)), atol=1e-5):
+            return kind
+    return ''
 
 
 def _run_size(process: Callable[[Array], torch.Tensor]) -> tuple[int, int]:
@@ -216,11 +262,13 @@ def _library() -> Any:
                            'pip install transformers') from error
 
 
-def _head(name: str, config: Mapping[str, Any], read: Any) -> tuple[HeadCard, str]:
+def _head(name: str, config: Mapping[str, Any], read: Any, boxes: str | None,
+          ) -> tuple[HeadCard, str]:
     """
     Return the head of a class of models, and which outputs it reads.
 
-    `read` is the configuration as the library reads it, with its defaults.  Scores and boxes are
+    `read` is the configuration as the library reads it, with its defaults, `boxes` how its
+    processor makes detections (None: there is none).  Scores and boxes are
     those of the library's pipelines: several labels at once, or one, are independent of each
     other, and no box is suppressed.
     """
@@ -231,10 +279,13 @@ def _head(name: str, config: Mapping[str, Any], read: Any) -> tuple[HeadCard, st
         return HeadCard('classification', score_threshold=0.0, max_detections=5,
                         softmax=kind != 'regression'), 'logits'
     if name.endswith('ForSemanticSegmentation'):
-        return HeadCard('segmentation'), 'logits'
+        return HeadCard('segmentation'), 'labels'
     if name.endswith('ForObjectDetection'):
-        outputs = 'boxes or none' if name in _WITH_NO_OBJECT else 'boxes'
-        return HeadCard('detections', form='xywh', relative=True, iou_threshold=1.0), outputs
+        if boxes is None:
+            boxes = NO_OBJECT if name in _WITH_NO_OBJECT else _PAIRS[1]
+        return (HeadCard('detections', form='xywh', relative=True, iou_threshold=1.0,
+                         max_detections=getattr(read, 'num_queries', 0) or 300), boxes) \
+            if boxes else (HeadCard('tensors'), '')
     if name.endswith('ForDepthEstimation') and config.get('depth_estimation_type') == 'metric':
         return HeadCard('depth'), 'depth'
     if name.endswith('ForPoseEstimation'):

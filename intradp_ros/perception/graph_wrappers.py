@@ -112,8 +112,12 @@ class LikeliestClasses(nn.Module):
         logits = next(t for t in pytree.tree_leaves(outputs) if isinstance(t, torch.Tensor))
         if logits.dim() != 4:
             raise CardError(f'logits of classes have four dimensions, got {tuple(logits.shape)}')
-        kind = torch.uint8 if logits.shape[1] <= 256 else torch.int32
-        return {'labels': logits.argmax(1).to(kind)}
+        return {'labels': likeliest(logits)}
+
+
+def likeliest(logits: torch.Tensor) -> torch.Tensor:
+    """Return the likeliest class of each pixel, uint8 or, if there are more than 256, int32."""
+    return logits.argmax(1).to(torch.uint8 if logits.shape[1] <= 256 else torch.int32)
 
 
 def _columns(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

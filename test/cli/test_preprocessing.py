@@ -7,6 +7,7 @@ from __future__ import annotations
 from importlib.resources import files
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -20,9 +21,15 @@ from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph, load_notes
 from intradp_ros.importers.measured_preprocessing import measured, PreprocessingError
 from intradp_ros.importers.model_sources import find_model
-from intradp_ros.importers.transformers_folder import from_folder
-from intradp_ros.perception.card import card_from_json, InputCard
-from intradp_ros.perception.view import as_carded
+from intradp_ros.importers.transformers_folder import (
+    best_pairs,
+    from_folder,
+    NO_OBJECT,
+    way_of,
+)
+from intradp_ros.perception.card import card_from_json, HeadCard, InputCard
+from intradp_ros.perception.heads.detections import detections
+from intradp_ros.perception.view import as_carded, place
 
 #: Photographs: one that comes with matplotlib, upright, and a part of it as cameras have it.
 PHOTO = cv2.imread(str(files('matplotlib') / 'mpl-data/sample_data/grace_hopper.jpg'))[..., ::-1]
@@ -128,6 +135,42 @@ def test_what_no_card_says_is_refused(intradp, folder: Path, tmp_path: Path,
     given = ['--mean', '0.5,0.5,0.5', '--std', '0.5,0.5,0.5', '--resize', 'stretch']
     assert intradp('model', 'add', folder, *given, '--input', '1x3x64x64', '--out',
                    tmp_path / 'a.graph').status == 0
+
+
+@pytest.mark.parametrize('kind', ['Detr', 'ConditionalDetr', 'DeformableDetr', 'RTDetr', 'Yolos',
+                                  'RfDetr'])
+def test_detections_are_those_of_the_processor(kind: str) -> None:
+    """A box may have two labels; how many there are is the library's choice."""
+    library = transformers()
+    if not hasattr(library, f'{kind}ImageProcessor'):
+        pytest.skip(f'this release has no {kind}')
+    processor = getattr(library, f'{kind}ImageProcessor')()
+    way = way_of(processor)
+    assert way
+    for seed in range(4):
+        chance = torch.Generator().manual_seed(seed)
+        logits = 3 * torch.randn(1, 120, 4, generator=chance) - 1
+        boxes = torch.rand(1, 120, 4, generator=chance)
+        wanted = processor.post_process_object_detection(
+            SimpleNamespace(logits=logits, pred_boxes=boxes), 0.4, [(480, 640)])[0]
+        outputs = {'logits': logits, 'pred_boxes': boxes} if way == NO_OBJECT \
+            else best_pairs(logits, boxes, way)
+        found = detections(outputs, HeadCard(
+            'detections', score_threshold=0.4, iou_threshold=1.0, max_detections=120,
+            form='xywh', relative=True), place((480, 640), (480, 640), 'stretch'))
+        order = wanted['scores'].argsort(descending=True)
+        assert len(found.scores) == len(order) > 10
+        assert found.scores == pytest.approx(wanted['scores'][order].numpy(), rel=1e-5)
+        assert found.classes.tolist() == wanted['labels'][order].tolist()
+        assert found.boxes == pytest.approx(wanted['boxes'][order].numpy().clip(
+            0, [640, 480, 640, 480]), abs=1e-2)
+
+
+def test_detections_of_an_unknown_kind_are_left_as_tensors() -> None:
+    own = SimpleNamespace(post_process_object_detection=lambda outputs, threshold: [{
+        'scores': outputs.logits[0, :, 0], 'labels': outputs.logits[0, :, 0],
+        'boxes': outputs.pred_boxes[0]}])
+    assert way_of(own) == '' and way_of(SimpleNamespace()) is None
 
 
 def test_keys_that_nobody_reads_are_reported(folder: Path) -> None:

@@ -149,7 +149,12 @@ def _transformers(kind: str, settings: Mapping[str, Any], reads: Sequence[str],
         reported = model(pixel_values=normalised(pixels, *IMAGENET))
         found = [reported[name] for name in reads]
         if kind.startswith('RTDetr'):
-            return [found[0], found[1].sigmoid()]
+            scores, places = found[1].sigmoid().flatten(1).topk(found[1].shape[1])
+            return [found[0][:, (places // found[1].shape[2])[0]], scores,
+                    places % found[1].shape[2]]
+        if kind.endswith('SemanticSegmentation'):
+            return [torch.nn.functional.interpolate(
+                found[0], SIZE, mode='bilinear', align_corners=False).argmax(1).to(torch.uint8)]
         return [x[:, None] if 'predicted_depth' in reads else x for x in found]
 
     return Prepared(str(path), (), own)
