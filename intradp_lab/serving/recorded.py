@@ -14,16 +14,18 @@ from array import array
 from collections.abc import Iterator, Sequence
 import csv
 from datetime import datetime
+import io
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, Floats
+from intradp_ros.core.atomic_write import replacing
+from intradp_ros.core.plain_file import open_plain
+from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, Floats, MAX_REQUESTS
 
-#: Requests of a file: an hour of 1,000 in a second, and more.
-MAX_REQUESTS = 5_000_000
+#: Characters of a line of a file.
 MAX_LINE = 1024
 COLUMNS = ('time', 'site', 'service', 'remaining', 'priority', 'stream', 'number')
 
@@ -150,7 +152,7 @@ def read_recorded(path: Path, sites: Sequence[str], services: Sequence[str]) -> 
 def write_recorded(path: Path, found: Arrivals, sites: Sequence[str], services: Sequence[str],
                    ) -> None:
     """Write requests as `read_recorded` reads them."""
-    with path.open('w', newline='', encoding='utf-8') as stream:
+    with replacing(path) as part, part.open('w', newline='', encoding='utf-8') as stream:
         writer = csv.writer(stream)
         writer.writerow(COLUMNS)
         for time, site, service, *others in zip(*(one.tolist() for one in (
@@ -162,7 +164,7 @@ def write_recorded(path: Path, found: Arrivals, sites: Sequence[str], services: 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield lines with their number; none is long, and there are not too many."""
     try:
-        with path.open('r', newline='', encoding='utf-8-sig') as stream:
+        with io.TextIOWrapper(open_plain(path), 'utf-8-sig', newline='') as stream:
             line = 0
             while text := stream.readline(MAX_LINE + 1):
                 line += 1

@@ -8,10 +8,9 @@ import argparse
 import os
 from pathlib import Path
 import stat
-import tempfile
 
-#: Bytes that are written to see whether a disk has room.
-_PROBE = 1 << 12
+from intradp_ros.core.plain_file import check_folder
+
 PICTURES = ('.png', '.svg', '.pdf', '.jpg', '.webp')
 
 
@@ -36,20 +35,11 @@ def result_file(text: str) -> Path:
 
 def result_folder(text: str) -> Path:
     """Read the name of a folder to write to, which will be made if it is not there."""
-    path = Path(text)
-    absolute = path.absolute()
-    there = next(folder for folder in (absolute, *absolute.parents) if folder.exists())
-    if not there.is_dir():
-        raise argparse.ArgumentTypeError(f"'{there}' is a file, not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"nothing can be written in the folder '{there}'")
     try:
-        with tempfile.TemporaryFile(dir=there, buffering=0) as probe:
-            probe.write(bytes(_PROBE))
+        check_folder(text)
     except OSError as error:
-        raise argparse.ArgumentTypeError(f"nothing can be written in the folder '{there}': "
-                                         f'{error.strerror}') from None
-    return path
+        raise argparse.ArgumentTypeError(f'{error.filename!r}: {error.strerror}') from None
+    return Path(text)
 
 
 def _try_device(path: Path) -> None:

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 import hashlib
+import io
 from pathlib import Path
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 import torch
 
 from intradp_ros.cli.arguments import existing_file
@@ -59,15 +61,19 @@ def run(args: argparse.Namespace) -> int:
         except TaskError as error:
             raise CommandError(str(error)) from error
         weights = {name: t.contiguous() for name, t in found.weights.items()}
+        data = save(weights) if path.suffix == SAFE else _pickled(weights)
         with replacing(path) as part:
-            if path.suffix == SAFE:
-                save_file(weights, part)
-            else:
-                torch.save(weights, part)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            part.write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
         count = sum(t.numel() for t in weights.values())
         out.show(f'{plain(str(path))}: {len(weights)} tensors, {amount(count)} numbers of round '
-                 f'{found.round} ({size(path.stat().st_size)}, SHA-256 {digest})')
+                 f'{found.round} ({size(len(data))}, SHA-256 {digest})')
         out.result({'file': str(path), 'tensors': len(weights), 'numbers': count,
-                    'round': found.round, 'digest': digest, 'bytes': path.stat().st_size})
+                    'round': found.round, 'digest': digest, 'bytes': len(data)})
     return 0
+
+
+def _pickled(weights: Mapping[str, torch.Tensor]) -> bytes:
+    stream = io.BytesIO()
+    torch.save(weights, stream)
+    return stream.getvalue()

@@ -21,6 +21,7 @@ from intradp_ros.cluster.located_yaml import (
 )
 from intradp_ros.cluster.topology import behind_access_point, Medium, ring, Topology
 from intradp_ros.cluster.topology import Path as MediaPath
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.power.power_states import PowerStates
 
 MAX_DEVICES = 256
@@ -65,14 +66,14 @@ def read_fleet(path: Path) -> Fleet:
     :raises FleetFileError: if it cannot be read or used; the text names file, line and fix.
     """
     try:
-        with path.open('rb') as stream:
+        with open_plain(path) as stream:
             data = stream.read(MAX_BYTES + 1)
         text = data.decode('utf-8-sig')
     except UnicodeDecodeError as error:
         line = data.count(b'\n', 0, error.start) + 1
         raise FleetFileError(f'{path}:{line}: is not encoded in UTF-8: save it as UTF-8') from None
     except OSError as error:
-        raise FleetFileError(f'{path}: cannot be read: {error}') from None
+        raise FleetFileError(f'{path}: cannot be read: {error.strerror}') from None
     return parse_fleet(text, str(path), path.parent)
 
 

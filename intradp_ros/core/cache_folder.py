@@ -9,6 +9,9 @@ from functools import cache
 import hashlib
 import os
 from pathlib import Path
+import warnings
+
+from intradp_ros.core.atomic_write import write_atomically
 
 
 @cache
@@ -28,7 +31,28 @@ def files_digest(root: Path, files: Iterable[Path]) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for profiles: ``$INTRADP_CACHE``, or one in the user's cache."""
-    given = os.environ.get('INTRADP_CACHE')
-    base = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'
-    return Path(given) if given else Path(base) / 'intradp_ros'
+    """
+    Return the folder for profiles: ``$INTRADP_CACHE``, or one in the user's cache.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the user has none.
+
+    """
+    if given := os.environ.get('INTRADP_CACHE'):
+        return Path(given)
+    try:
+        return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'intradp_ros'
+    except RuntimeError:
+        raise FileNotFoundError('this user has no home folder for what is kept: set HOME or '
+                                'INTRADP_CACHE') from None
+
+
+def keep(path: Path, text: str) -> None:
+    """Write a file of the cache; where that cannot be, warn that it will be made again."""
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        warnings.warn(f'{path} cannot be kept, and will be made again: {error.strerror} '
+                      '(INTRADP_CACHE names another folder)', stacklevel=2)

@@ -61,6 +61,40 @@ class Command:
         return ChildWatch(memory_group(self.groups))
 
 
+#: What is said where there is no working directory.
+NO_DIRECTORY = 'the working directory is not there any more: change to one that is'
+
+
+def working_directory() -> str:
+    """Return the working directory, '' if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ''
+
+
+def search_working_directory() -> None:
+    """Let modules of the working directory be found, behind all others."""
+    if (folder := working_directory()) and folder not in sys.path:
+        sys.path.append(folder)
+
+
+def open_standard_streams() -> None:
+    """
+    See that there is standard input, output and error, and that all text can be printed.
+
+    Of those that are closed the next file that is opened would take the place.
+    """
+    for number, name in enumerate(('stdin', 'stdout', 'stderr')):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            setattr(sys, name, os.fdopen(number, 'w' if number else 'r', closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
+
+
 def module_arguments(module: str, *words: str) -> list[str]:
     """Return the command line of a Python module of the installed package."""
     return [sys.executable, '-c', _RUN_MODULE, module, *words]

@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 
-from intradp_ros.core.cache_folder import cache_folder
+from intradp_ros.core.cache_folder import cache_folder, keep
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.dds.transport_profile import transport_in_use
 from intradp_ros.profiling.machine import available_cores, device_name
@@ -73,8 +73,7 @@ def cached_transport_cost(folder: Path | None = None) -> TransportCost:
     except TransportCostError as error:
         _LOG.warning('what moving bytes costs is not known, and counts as nothing: %s', error)
         return TransportCost()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(cost)))
+    keep(path, json.dumps(asdict(cost)))
     return cost
 
 

@@ -11,7 +11,8 @@ of operators are looked up among ATen's and torchvision's.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 import hashlib
 import json
@@ -29,6 +30,7 @@ import torch
 from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.core.atomic_write import replacing
 from intradp_ros.core.json_text import once, RepeatedKeyError
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
@@ -101,7 +103,7 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
     :raises OSError: if it cannot be read.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             _check_members(archive, path)
             graph = graph_from_json(member(archive, GRAPH, LARGEST_JSON).decode())
             size = sum(tensor.nbytes for tensor in graph.parameters.values())
@@ -112,6 +114,13 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
         raise GraphFormatError(f'{path} is not an archive of a graph: {error}') from error
 
 
+@contextmanager
+def _opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[zipfile.ZipFile]:
+    with open_plain(Path(path)) if isinstance(path, (str, os.PathLike)) else nullcontext(path) \
+            as file, zipfile.ZipFile(file) as archive:
+        yield archive
+
+
 def load_notes(path: str | os.PathLike[str]) -> str:
     """
     Return the notes in an archive that `save_graph` wrote, '' if there are none.
@@ -120,7 +129,7 @@ def load_notes(path: str | os.PathLike[str]) -> str:
     :raises OSError: if it cannot be read.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             _check_members(archive, path)
             if NOTES not in archive.namelist():
                 return ''

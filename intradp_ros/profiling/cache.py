@@ -15,8 +15,7 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.core.atomic_write import write_atomically
-from intradp_ros.core.cache_folder import cache_folder, code_digest
+from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.kernel_device import HOST, KernelDevice
@@ -60,5 +59,5 @@ def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass
     profile = measure()
-    write_atomically(path, profile.to_json())
+    keep(path, profile.to_json())
     return profile

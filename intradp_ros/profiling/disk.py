@@ -14,8 +14,7 @@ import tempfile
 import time
 
 from intradp_ros.blobs.direct_read import read_file, Slot
-from intradp_ros.core.atomic_write import write_atomically
-from intradp_ros.core.cache_folder import cache_folder
+from intradp_ros.core.cache_folder import cache_folder, keep
 from intradp_ros.core.json_text import read_json
 from intradp_ros.profiling.machine import device_name
 
@@ -73,5 +72,5 @@ def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
     except (OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
         pass
     found = measure_disk(folder)
-    write_atomically(path, json.dumps(asdict(found)))
+    keep(path, json.dumps(asdict(found)))
     return found

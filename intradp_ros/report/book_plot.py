@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, GREY, GRID, INK, STRATEGIES
+from intradp_ros.report.saved_picture import save_picture
 
 Curve = Sequence[tuple[float, float]]
 
@@ -112,4 +113,4 @@ def book_figure(curves: Mapping[str, Curve], title: str,
 def draw_book(curves: Mapping[str, Curve], path: Path, title: str,
               chosen: tuple[float, float] | None = None) -> None:
     """Write `book_figure` as a PNG (or what the suffix of `path` says)."""
-    book_figure(curves, title, chosen).savefig(path)
+    save_picture(book_figure(curves, title, chosen), path)

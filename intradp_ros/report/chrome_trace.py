@@ -19,6 +19,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.report.operator_names import readable
 from intradp_ros.report.palette import LANES
 from intradp_ros.report.spans import SpanLike, tracks
@@ -66,9 +67,7 @@ def chrome_trace(frames: Sequence[TracedFrame], title: str) -> dict[str, Any]:
 
 def write_trace(path: Path, frames: Sequence[TracedFrame], title: str) -> None:
     """Write the trace of frames; ValueError as `chrome_trace`."""
-    data = chrome_trace(frames, title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, separators=(',', ':')) + '\n')
+    write_atomically(path, json.dumps(chrome_trace(frames, title), separators=(',', ':')) + '\n')
 
 
 def _frame_events(frame: TracedFrame, shift: float, lanes: dict[str, int],

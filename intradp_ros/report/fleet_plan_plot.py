@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intradp_ros.cluster.topology import Topology
+from intradp_ros.report.saved_picture import save_picture
 from intradp_ros.report.timeline_plot import timeline_figure
 from intradp_ros.schedule.event_simulator import Simulation
 from intradp_ros.schedule.task_graph import ComputeTask, TaskGraph, TransferTask
@@ -41,5 +42,5 @@ def task_spans(graph: TaskGraph, played: Simulation, topology: Topology) -> list
 def draw_schedule(graph: TaskGraph, played: Simulation, topology: Topology, path: Path,
                   title: str) -> None:
     """Write the picture of a schedule."""
-    timeline_figure(task_spans(graph, played, topology), title,
-                    'the first inference was asked for').savefig(path)
+    save_picture(timeline_figure(task_spans(graph, played, topology), title,
+                                 'the first inference was asked for'), path)

@@ -15,6 +15,7 @@ import networkx
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import Fleet, Network
 from intradp_ros.report.palette import GRID, INK
+from intradp_ros.report.saved_picture import save_picture
 
 Place = tuple[float, float]
 _SITES = ('#dbe9f6', '#e3f1dc', '#fbe6d0', '#ece1f2', '#f6dfe2')
@@ -53,7 +54,7 @@ def draw_fleet(fleet: Fleet, path: Path, title: str,
     for network in fleet.networks:
         _draw_network(axes, network, places, notes or {})
     _draw_devices(axes, fleet, places, notes or {})
-    figure.savefig(path)
+    save_picture(figure, path)
 
 
 def _edges(network: Network) -> list[tuple[tuple[str, str], tuple[str, str]]]:

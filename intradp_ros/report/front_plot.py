@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from intradp_ros.report.book_plot import MARKERS
 from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, GRID, INK, STRATEGIES
+from intradp_ros.report.saved_picture import save_picture
 
 Point = tuple[float, float]
 
@@ -67,4 +68,4 @@ def draw_front(front: Sequence[Point], systems: Mapping[str, Point], path: Path,
     axes.set_xlabel('predicted latency (ms)')
     axes.set_ylabel("robot's energy (J, modelled)")
     add_legend(figure, drawn, loc=outside('lower center'), ncols=min(len(drawn), 5))
-    figure.savefig(path)
+    save_picture(figure, path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from intradp_ros.report.palette import BLUE, ORANGE
+from intradp_ros.report.saved_picture import save_picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +43,4 @@ def draw_blocks(spans: Sequence[BlockSpan], devices: Sequence[str], path: Path, 
     axes.set_title(title, parse_math=False)
     axes.grid(axis='x', alpha=0.3)
     figure.legend(loc='outside lower center', ncols=2, frameon=False)
-    figure.savefig(path, dpi=150)
+    save_picture(figure, path, dpi=150)

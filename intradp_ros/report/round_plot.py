@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from intradp_ros.report.palette import BLUE, GREEN, GREY, ink_on, ORANGE, PURPLE
+from intradp_ros.report.saved_picture import save_picture
 
 FORWARD, BACKWARD, UPDATE = 'forward', 'backward', 'update of weights'
 VALUES, SUMS = 'values and gradients', 'sum of gradients'
@@ -63,4 +64,4 @@ def draw_round(spans: Sequence[RoundSpan], devices: Sequence[str], media: Sequen
     kinds = [kind for kind in _COLOURS if any(span.kind == kind for span in spans)]
     figure.legend(handles=[Patch(color=_COLOURS[kind], label=kind) for kind in kinds],
                   loc='outside lower center', ncols=5, frameon=False)
-    figure.savefig(path, dpi=130)
+    save_picture(figure, path, dpi=130)

@@ -22,6 +22,7 @@ from matplotlib.text import Text
 from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.operator_names import readable
 from intradp_ros.report.palette import colours, GREY, GRID, INK, ink_on, LANES, OVERLAPS
+from intradp_ros.report.saved_picture import save_picture
 from intradp_ros.report.spans import both, Interval, length, SpanLike, tracks, union
 
 MOVING = frozenset({'transfer', 'send', 'receive'})
@@ -204,4 +205,4 @@ def timeline_figure(spans: Sequence[SpanLike], title: str,
 def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str,
                   since: str = 'the inference began') -> None:
     """Write `timeline_figure` as a PNG (or what the suffix of `path` says)."""
-    timeline_figure(spans, title, since).savefig(path)
+    save_picture(timeline_figure(spans, title, since), path)

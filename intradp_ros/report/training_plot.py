@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from intradp_ros.report.palette import BLUE, GREEN, GREY, INK, ink_on, ORANGE, PURPLE, RED
+from intradp_ros.report.saved_picture import save_picture
 
 _STAGES = (BLUE, ORANGE, GREEN, PURPLE)
 
@@ -71,4 +72,4 @@ def draw_training(loss: Sequence[float], alone: Sequence[float], parts: Sequence
     below.set_yticks(range(len(devices)), devices, parse_math=False)
     below.set_ylim(len(devices) - 0.5, -0.5)
     below.set_xlabel('round (step of the optimiser)')
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)

@@ -20,6 +20,8 @@ import re
 import threading
 import time
 
+from intradp_ros.core.json_text import read_text
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.core.private_file import check_private
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import group
@@ -56,7 +58,7 @@ class ApiKeys:
 
         """
         check_private(path, 'the API keys in')
-        with path.open('rb') as file:
+        with open_plain(path) as file:
             text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
         clients: dict[bytes, str] = {}
         for number, line in enumerate(text.splitlines(), 1):
@@ -84,7 +86,7 @@ def own_key(path: Path | None) -> str:
     if path is None:
         return ''
     check_private(path, 'the key in')
-    key = path.read_text().split()[-1:]
+    key = read_text(path).split()[-1:]
     if not key:
         raise ValueError(f'{path} holds no key')
     return key[0]

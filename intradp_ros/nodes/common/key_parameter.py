@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+import os
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.nodes.common.parameters import Parameter
 
 KEY_FILE = Parameter(
     'key_file', '', 'File with the key that robots, servers, planners and devices of a fleet '
     'share (make one by "intradp key FILE"); empty: anybody on the ROS domain may speak as any '
-    'of them.')
+    'of them.', check=check_file)
 WITHOUT = (
     'no key_file: anybody on this ROS domain may pose as robot, server, planner or device, '
     'stop the sharing, and (by forging datagrams) falsify results; make a key by "intradp key '
@@ -31,7 +33,7 @@ def open_key(path: str, warn: Callable[[str], None]) -> SharedKey | None:
         warn(WITHOUT)
         return None
     try:
-        return SharedKey.load(Path(path).expanduser())
+        return SharedKey.load(Path(os.path.expanduser(path)))
     except OSError as error:
         raise ValueError(f'key_file {path}: {error.strerror}') from error
 

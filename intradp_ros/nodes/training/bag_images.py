@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 import csv
+import io
 import os
 from pathlib import Path
 import re
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 
 from intradp_ros.core.extras import pip_install
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.nodes.common.bits_in_use import BitsInUse
 from intradp_ros.nodes.sensors.image_messages import (
     as_tensor,
@@ -188,7 +190,7 @@ def labels_of_csv(path: str | Path, names: Sequence[str] = ()) -> dict[int, int]
     """
     found = dict[int, int]()
     try:
-        with Path(path).open(newline='') as file:
+        with io.TextIOWrapper(open_plain(Path(path)), 'utf-8-sig', newline='') as file:
             for number, row in enumerate(csv.DictReader(file, skipinitialspace=True), 2):
                 try:
                     found[_stamp_of(row)] = _class(row['label'].strip(), names)

@@ -15,8 +15,7 @@ import time
 import torch
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.atomic_write import write_atomically
-from intradp_ros.core.cache_folder import cache_folder, code_digest
+from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.block_math import KvPages, LaneRun
@@ -68,7 +67,7 @@ def measured_blocks(manifest: Manifest, store: BlobStore, device: KernelDevice =
     except (OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
         pass
     found = measure_blocks(manifest, store, device)
-    write_atomically(path, json.dumps(asdict(found)))
+    keep(path, json.dumps(asdict(found)))
     return found
 
 

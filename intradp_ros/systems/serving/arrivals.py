@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+#: Requests that are made at once, or are in a file: an hour of 1,000 in a second, and more.
+MAX_REQUESTS = 5_000_000
 
 
 class Arrivals(NamedTuple):
@@ -62,8 +64,15 @@ def merged(*parts: Arrivals) -> Arrivals:
     return found._replace(number=np.arange(len(order)))
 
 
+def _check(rate: float, count: float) -> None:
+    if not 0 < rate < math.inf or not 0 <= count <= MAX_REQUESTS:
+        raise ValueError(f'{count:g} requests at {rate:g} in a second: rates are finite and above '
+                         f'0, and there are at most {MAX_REQUESTS} requests')
+
+
 def poisson(rate: float, count: int, seed: int) -> Floats:
     """Return times of independent requests, `rate` of them in a second in the mean."""
+    _check(rate, count)
     return np.cumsum(np.random.default_rng(seed).exponential(1 / rate, count))
 
 
@@ -76,6 +85,7 @@ def streams_of_robots(robots: int, rate: float, seconds: float, seed: int, jitte
     random part of the period, at most `jitter` of it.
     """
     rng = np.random.default_rng(seed)
+    _check(rate, robots * seconds * rate)
     frames = np.arange(math.ceil(seconds * rate))
     late = rng.uniform(0, max(jitter, 0.0), (robots, len(frames)))
     when = (frames + rng.uniform(0, 1, (robots, 1)) + late) / rate

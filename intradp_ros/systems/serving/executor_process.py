@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 import json
-import os
 import queue
 import sys
 import time
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 
 from intradp_ros.core.child_process import Bytes, ChildSide
+from intradp_ros.core.processes import search_working_directory
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.serialise import digest
 from intradp_ros.profiling.machine import prepare_process, release_memory
@@ -44,8 +44,7 @@ def main() -> int:
     orders: queue.SimpleQueue[bytearray] = queue.SimpleQueue()
     side.listen(orders.put)
     start = json.loads(memoryview(orders.get())[1:].tobytes())
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # services may name a module of the working directory
+    search_working_directory()  # services may name a module of it
     prepare_process(int(start['threads']))
     device = open_device(start['device'])
     services: dict[int, LoadedService] = {}

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 import math
+import os
 from pathlib import Path
 import re
 
 from intradp_ros.cluster.located_yaml import FleetFileError, Located, MAX_BYTES, parse, TIME
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.runtime.requests.infer_requests import (
     DTYPES,
     MAX_PRIORITY,
@@ -91,12 +93,12 @@ def read_services(path: Path) -> tuple[Service, ...]:
 
     """
     try:
-        with path.open('rb') as stream:
+        with open_plain(path) as stream:
             text = stream.read(MAX_BYTES + 1).decode('utf-8-sig')
     except UnicodeDecodeError:
         raise ServicesError(f'{path}: is not encoded in UTF-8: save it as UTF-8') from None
     except OSError as error:
-        raise ServicesError(f'{path}: cannot be read: {error}') from None
+        raise ServicesError(f'{path}: cannot be read: {error.strerror}') from None
     return parse_services(text, str(path), path.parent)
 
 
@@ -155,7 +157,7 @@ def _model(place: Located, folder: Path) -> str:
     text = place.text()
     if ':' in text.split()[0] or text == 'emulated':
         return text
-    return str(folder / Path(text).expanduser())
+    return str(folder / os.path.expanduser(text))
 
 
 def _one_of(place: Located, known: tuple[str, ...]) -> str:

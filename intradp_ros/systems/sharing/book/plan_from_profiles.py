@@ -14,7 +14,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from intradp_ros.core.cache_folder import cache_folder, code_digest
+from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_from_json
 from intradp_ros.power.power_states import PowerStates
@@ -112,8 +112,9 @@ def book_from_profiles(request: PlanRequest, folder: Path | None = None,
     if former and (kept := _kept(former, request)):
         return kept.to_json()
     book = _plan(request, progress, workers)
-    book.save(path)
-    return book.to_json()
+    text = book.to_json()
+    keep(path, text)
+    return text
 
 
 def change_of(book: ScheduleBook, request: PlanRequest) -> float:

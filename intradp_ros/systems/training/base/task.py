@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from intradp_ros.core.processes import search_working_directory
 from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.systems.training.base.structure import rows_of, taken_apart, tensors_of
 
@@ -439,8 +440,7 @@ def weights_digest(task: TrainingTask) -> str:
 
 
 def _of_path(name: str) -> ModuleType:
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    search_working_directory()
     return importlib.import_module(name)
 
 

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from intradp_ros.core.atomic_write import replacing
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.runtime.models.weight_file import (
     CHECKPOINT,
     file_facts,
@@ -175,9 +176,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
     """
     try:
-        if path.exists() and not path.is_file():
-            raise TaskError(f'{path} is not a file')
-        with path.open('rb') as stream:
+        with open_plain(path) as stream:
             most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
             if os.fstat(stream.fileno()).st_size > most:
                 raise TaskError(f'{path} is larger than the memory of this machine')

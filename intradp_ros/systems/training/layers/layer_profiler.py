@@ -17,8 +17,7 @@ import time
 
 import torch
 
-from intradp_ros.core.atomic_write import write_atomically
-from intradp_ros.core.cache_folder import cache_folder, code_digest
+from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
 from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes, TableError
 
@@ -132,7 +131,7 @@ def cached_table(digest: str, device: str, measure: Callable[[], LayerTable],
     except (OSError, ValueError):  # none yet, or a damaged one: measure
         pass
     table = measure()
-    write_atomically(path, table.to_json())
+    keep(path, table.to_json())
     return table
 
 

@@ -1,0 +1,54 @@
+# Copyright 2026 The intradp_ros developers
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files and folders that somebody names: a pipe that nobody fills, or a device, is none."""
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+import stat
+import tempfile
+from typing import BinaryIO
+
+#: Bytes that are written to see whether a disk has room.
+_PROBE = 1 << 12
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """
+    Open a file to read it.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, or is not a regular file; it names `path`.
+
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, 'rb')
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, 'is a folder, not a file', str(path))
+    raise OSError(errno.EINVAL, 'is a pipe or a device, not a file', str(path))
+
+
+def check_file(path: str) -> None:
+    """Raise OSError if a file cannot be opened to read it."""
+    open_plain(Path(os.path.expanduser(path))).close()
+
+
+def check_folder(path: str) -> None:
+    """Raise OSError unless files can be written in a folder, which may have to be made."""
+    absolute = Path(path).absolute()
+    there = next(place for place in (absolute, *absolute.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, 'is a file, not a folder', str(there))
+    try:
+        with tempfile.TemporaryFile(dir=there, buffering=0) as probe:
+            probe.write(bytes(_PROBE))
+    except OSError as error:
+        raise OSError(error.errno, f'nothing can be written in this folder: {error.strerror}',
+                      str(there)) from None
