@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-import os
 import sys
 import time
 import traceback
@@ -22,11 +21,16 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from rclpy.signals import SignalHandlerOptions
 
+from intradp_ros.core.processes import (
+    NO_DIRECTORY,
+    search_working_directory,
+    working_directory,
+)
 from intradp_ros.core.steady import Steady
 from intradp_ros.dds.tensor_context import prepare
 from intradp_ros.nodes.common.bond import Bond, bond_messages, BOND_PERIOD, MISSING
 from intradp_ros.nodes.common.ending_signals import EndingSignals
-from intradp_ros.nodes.common.parameters import declare, Parameter, read
+from intradp_ros.nodes.common.parameters import declare, naming, Parameter, read
 from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
 from intradp_ros.nodes.common.qos_mismatch import of_listeners
 from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
@@ -164,7 +168,12 @@ class ManagedNode(LifecycleNode):
             self.metrics = open_metrics(given['metrics_address'], port,
                                         self.get_fully_qualified_name())
             self.until_cleanup.callback(self._close_metrics, self.metrics)
-        self.setup(read(self, self.PARAMETERS))
+        values = read(self, self.PARAMETERS)
+        try:
+            self.setup(values)
+        except (OSError, ValueError) as error:
+            kind = '' if isinstance(error, ValueError) else f'{type(error).__name__}: '
+            raise ValueError(naming(f'{kind}{error}', self.PARAMETERS, values)) from error
 
     def _close_metrics(self, metrics: Metrics) -> None:
         self.metrics = None
@@ -201,8 +210,9 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
     More than one of its callbacks run at once only where they are in groups
     that allow it, and the executor has several threads.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # parameters may name a module of the working directory
+    if not working_directory():  # MKL would end the process, with other words
+        raise _cannot_start(NO_DIRECTORY)
+    search_working_directory()  # parameters may name a module of it
     ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
     node = _made(make, args)
     try:
@@ -239,7 +249,7 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
     return node
 
 
-def _cannot_start(error: Exception) -> SystemExit:
+def _cannot_start(error: Exception | str) -> SystemExit:
     rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {" ".join(str(error).split())}')
     return SystemExit(1)
 

@@ -12,6 +12,7 @@ from typing import Any
 from intradp_ros.blobs.digests import is_digest
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.cache_folder import cache_folder
+from intradp_ros.core.plain_file import check_folder
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.runtime.weights.exchange import WeightPolicy
 
@@ -26,7 +27,8 @@ SERVE = Parameter(
     'serve', KEYED, 'Hand out weights to devices that ask for them: to those that have the key; '
     'to anyone; or to nobody.', choices=(KEYED, ALWAYS, NEVER))
 STORE = Parameter(
-    'store', '', 'Folder for weights that were fetched; by default one in the cache.')
+    'store', '', 'Folder for weights that were fetched; by default one in the cache.',
+    check=check_folder)
 STORE_MB = Parameter(
     'store_mb', 2000.0, 'Bytes that it may have, in 1e6; what was used least lately makes room.',
     0.0, 1e7)

@@ -39,9 +39,10 @@ class CoordinatorNode(ManagedNode):
         FLEET,
         KEY_FILE,
         Parameter('coordinator_name', 'coordinator', "This node's name in the fleet, unlike any "
-                  'device.'),
+                  'device.', check=check_name),
         SYSTEM,
-        Parameter('devices', [''], 'Devices that the first plan waits for; others may join.'),
+        Parameter('devices', [''], 'Devices that the first plan waits for; others may join.',
+                  check=check_name),
         Parameter('candidates', [''], 'Other nodes that may coordinate, "name" or "name=priority".'
                   ' The one of the highest priority does, of equals the first by name.'),
         Parameter('priority', 0, "This node's own.", -1000, 1000),

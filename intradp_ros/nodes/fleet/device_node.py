@@ -12,7 +12,7 @@ from typing import Any, TYPE_CHECKING
 from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.cluster.plan_id import NO_PLAN
-from intradp_ros.dds.dds_peers import DdsPeers
+from intradp_ros.dds.dds_peers import check_name, DdsPeers
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import DeviceState
 from intradp_ros.nodes.common.announcement_seals import sealed_name
@@ -53,8 +53,10 @@ class DeviceNode(ManagedNode):
     PARAMETERS: tuple[Parameter, ...] = (
         FLEET,
         KEY_FILE,
-        Parameter('device_name', 'device', 'Name of this machine, unique in its fleet.'),
-        Parameter('coordinators', ['coordinator'], 'Names of the coordinators to listen to.'),
+        Parameter('device_name', 'device', 'Name of this machine, unique in its fleet.',
+                  check=check_name),
+        Parameter('coordinators', ['coordinator'], 'Names of the coordinators to listen to.',
+                  check=check_name),
         ROLES,
         *WEIGHT_PARAMETERS,
         Parameter('memory_mb', 0.0, 'Memory that plans may use, in 1e6 bytes; 0 for no limit.',

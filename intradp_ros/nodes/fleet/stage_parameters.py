@@ -4,6 +4,7 @@
 """Parameters of stages: of a device that runs them, and of who plans them."""
 from __future__ import annotations
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL
 from intradp_ros.nodes.common.parameters import Parameter
 
@@ -27,13 +28,15 @@ PLANNING_PARAMETERS: tuple[Parameter, ...] = (
     Parameter('source', 'device', 'The device that requests inferences.'),
     Parameter('stages', 'device', 'Stages in order: "a,b*2+c,d@30" are three, the second on '
               'b and c (b takes two samples of three), the third up to operator 30.'),
-    Parameter('plan', '', 'A file with a plan of stages (JSON), in place of `stages`.'),
+    Parameter('plan', '', 'A file with a plan of stages (JSON), in place of `stages`.',
+              check=check_file),
     Parameter('qoe', '', 'A target, such as "latency=200ms,rate=5Hz", in place of `stages`: '
               'plan by it, and anew when rates or devices change.'),
     Parameter('plan_service', 'sealed', 'Whose ADAPT and HOLD the service plan_model takes where '
               'there is a key_file: "sealed", of requests that are sealed with it (intradp fleet '
               'ask); "open", of all. Without a key, and where SROS2 decides who calls, of all.'),
-    Parameter('fleet_file', '', 'The fleet (fleet.yaml) that is planned for; with `qoe`.'),
+    Parameter('fleet_file', '', 'The fleet (fleet.yaml) that is planned for; with `qoe`.',
+              check=check_file),
     Parameter('profile', '', 'File that `intradp profile -o` wrote on a device of speed 1; '
-              'with `qoe`.'),
+              'with `qoe`.', check=check_file),
 )

@@ -4,6 +4,7 @@
 """Parameters of a device that takes part in language models, and of one that answers requests."""
 from __future__ import annotations
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.systems.language.drafts import DRAFTS, MOST_DRAFTS
 
@@ -44,7 +45,8 @@ LANGUAGE_PARAMETERS: tuple[Parameter, ...] = (
     Parameter('http_port', 0, 'TCP port of the OpenAI-compatible endpoint; 0 for none.', 0, 65535),
     Parameter('http_address', '127.0.0.1', 'Address of that port; one that other machines reach '
               'needs api_keys.'),
-    Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line.'),
+    Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line.',
+              check=check_file),
     Parameter('http_rate', 10.0, 'Requests a second that a client may send in the mean.',
               0.01, 1e6),
     Parameter('http_burst', 20, 'Requests that a client may send at once.', 1, 1000000),

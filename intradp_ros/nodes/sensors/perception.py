@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.graph.operator_graph import ParameterRef, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.nodes.common.parameters import Parameter
@@ -28,7 +29,8 @@ from intradp_ros.runtime.models.model import SharedModel
 TRANSPORTS = ('raw', 'compressed')
 AS_THE_CARD_SAYS = 'card'
 PERCEPTION = (
-    Parameter('card', '', "The model's card, a JSON file; empty for what comes with the model."),
+    Parameter('card', '', "The model's card, a JSON file; empty for what comes with the model.",
+              check=check_file),
     Parameter('labels', '', 'Names of the classes: with commas between them, or a file of lines '
               '(.txt, .names); empty for those of the card.'),
     Parameter('score_threshold', -1.0, 'Detections and classes less sure than this are left out; '

@@ -4,6 +4,7 @@
 """The parameters of the node that asks gateways."""
 from __future__ import annotations
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.common.key_parameter import KEY_FILE
 from intradp_ros.nodes.common.parameters import Parameter
@@ -31,7 +32,8 @@ CLIENT_PARAMETERS = (
     Parameter('max_inflight', 2, 'Frames that are asked for at a time.', 1, 64),
     Parameter('gateway_timeout_ms', 1000.0, 'A gateway node that gives no sign of life for so '
               'long is silent: the next one is asked.', 100.0, 60000.0),
-    Parameter('api_key', '', 'File of the key by which gateways at addresses know this robot.'),
+    Parameter('api_key', '', 'File of the key by which gateways at addresses know this robot.',
+              check=check_file),
     KEY_FILE,
     *INTAKE,
     *PERCEPTION,

@@ -10,6 +10,7 @@ from typing import Any, TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticArray
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
 from intradp_ros.nodes.common.diagnostics import Diagnostics, SaidOnce
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
@@ -39,13 +40,14 @@ class GatewayNode(ManagedNode):
 
     PARAMETERS = (
         Parameter('services_file', '', 'services.yaml: what is served; empty: the edge detector '
-                  'of this package, as "edges".'),
+                  'of this package, as "edges".', check=check_file),
         Parameter('fleet_file', '', 'fleet.yaml, whose devices with a gateway are the sites; '
-                  'empty: this site is alone, and without HTTP.'),
+                  'empty: this site is alone, and without HTTP.', check=check_file),
         Parameter('device_name', '', 'The device of the fleet, or its site, that this machine is; '
                   'empty: the one of its host name. Without a fleet the name of the site.'),
         Parameter('plan_file', '', 'A placement that "intradp serve plan -o" wrote: what each '
-                  'executor runs, also when the file changes; empty: each runs all services.'),
+                  'executor runs, also when the file changes; empty: each runs all services.',
+                  check=check_file),
         Parameter('executors', 1, 'Processes that compute, without a plan.', 1, 64),
         Parameter('threads', 1, 'CPU threads of each.', 1, 256),
         DEVICE,
@@ -54,8 +56,10 @@ class GatewayNode(ManagedNode):
                   'have.', -MAX_PRIORITY, MAX_PRIORITY),
         Parameter('http_address', '127.0.0.1', 'Address of the port that the fleet file names; '
                   'one that other machines reach needs api_keys.'),
-        Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line.'),
-        Parameter('site_key', '', 'File of the key by which other sites know this one.'),
+        Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line.',
+                  check=check_file),
+        Parameter('site_key', '', 'File of the key by which other sites know this one.',
+                  check=check_file),
         Parameter('docks', '', 'Names in api_keys, with commas, of robots that may compute for '
                   'this site on their docks ("intradp serve dock"); any: all that may ask.'),
         Parameter('http_rate', 100.0, 'Connections, and requests over HTTP, a second that a '

@@ -4,12 +4,13 @@
 """The parameters of the robot's node."""
 from __future__ import annotations
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.link.predictor import PREDICTORS
 from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
 from intradp_ros.nodes.common.key_parameter import KEY_FILE
 from intradp_ros.nodes.common.lossy_parameter import LOSSY_PARAMETER
-from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.nodes.common.parameters import check_topic, Parameter
 from intradp_ros.nodes.sensors.intake import INTAKE
 from intradp_ros.nodes.sensors.perception import PERCEPTION
 from intradp_ros.nodes.sharing.weight_loading import WEIGHTS, WEIGHTS_FOLDER
@@ -24,7 +25,7 @@ DEADLINE = Parameter('deadline_ms', 0.0, 'Finish alone after this time; 0 for no
 INFERENCE_PARAMETERS = (
     Parameter('model', DEFAULT_MODEL,
               'The model: "package.module:factory shape dtype" or an archive path.'),
-    Parameter('server', 'offload', 'Name of the server to share with.'),
+    Parameter('server', 'offload', 'Name of the server to share with.', check=check_topic),
     MODE,
     *INTAKE,
     Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.', -1, 4),
@@ -39,7 +40,7 @@ INFERENCE_PARAMETERS = (
     LOSSY_PARAMETER,
     Parameter('example', '', 'A file like what the sensor gives (an image; an array of points '
               'of NumPy, .npy), by which encodings are chosen; empty for a made-up picture '
-              '(noise where the input is not a picture).'),
+              '(noise where the input is not a picture).', check=check_file),
     *PERCEPTION,
     Parameter('queue_size', 1, 'Messages of the sensor that may wait.', 1, 1000),
     Parameter('max_inflight', 1, 'Inferences in flight at a time: 1 for the least latency, '

@@ -22,7 +22,7 @@ from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
 from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
-from intradp_ros.nodes.common.parameters import Parameter
+from intradp_ros.nodes.common.parameters import check_topic, Parameter
 from intradp_ros.nodes.common.prometheus import Figure
 from intradp_ros.nodes.common.receiving import Receiver
 from intradp_ros.nodes.common.silence import network_of
@@ -61,7 +61,8 @@ class OffloadNode(ManagedNode):
     """
 
     PARAMETERS = (
-        Parameter('server', 'offload', 'Name under which robots find this server.'),
+        Parameter('server', 'offload', 'Name under which robots find this server.',
+                  check=check_topic),
         Parameter('models', [DEFAULT_MODEL],
                   'Catalogue: "package.module:factory shape dtype" or archive paths.'),
         Parameter('axis', -1, 'Split axis of the input; -1 takes the best one.',

@@ -14,6 +14,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 
 from intradp_ros.core.limits import MAX_MODEL_TEXT
+from intradp_ros.core.plain_file import check_folder
 from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
@@ -69,7 +70,8 @@ class PlannerNode(ManagedNode):
         LOSSY_PARAMETER,
         Parameter('seed', 0, 'Seed of the search.', 0, 2**31 - 1),
         KEY_FILE,
-        Parameter('book_folder', '', 'Where books are kept; empty for the cache folder.'),
+        Parameter('book_folder', '', 'Where books are kept; empty for the cache folder.',
+                  check=check_folder),
     )
 
     def __init__(self, **kwargs: Any) -> None:

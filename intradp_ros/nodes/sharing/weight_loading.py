@@ -19,6 +19,7 @@ from typing import Any
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 import torch
 
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.nodes.common.call_seals import CallSeals, serve, sros2_enforces
@@ -38,7 +39,7 @@ from intradp_ros.systems.sharing.partition.partition import local
 WEIGHTS = Parameter(
     'weights', '', 'File of weights (safetensors, a checkpoint of intradp train, or an archive '
     'for a model that is one) that the model gets at the start; empty: it keeps those that it '
-    'comes with.')
+    'comes with.', check=check_file)
 WEIGHTS_FOLDER = Parameter(
     'weights_folder', '', 'Folder below which files lie that ~/load_weights may load; empty: '
     'there is no such service.')

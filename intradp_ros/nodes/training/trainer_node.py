@@ -12,6 +12,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.device_parameter import DEVICE
 from intradp_ros.nodes.common.diagnostics import Diagnostics
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
@@ -40,7 +41,7 @@ class TrainerNode(ManagedNode):
         TASKS,
         *GOAL_PARAMETERS,
         Parameter('fleet_file', '', 'The devices, a process of this machine for each; empty for '
-                  '`processes` that are alike.'),
+                  '`processes` that are alike.', check=check_file),
         Parameter('processes', 1, 'Without fleet_file: devices of this machine.', 1, 64),
         Parameter('threads', 1, 'CPU threads of each process.', 1, 256),
         DEVICE,

@@ -4,6 +4,7 @@
 """Parameters of training: of what serves goals, and of a device that takes part."""
 from __future__ import annotations
 
+from intradp_ros.core.plain_file import check_folder
 from intradp_ros.nodes.common.parameters import Parameter
 
 TASKS = Parameter(
@@ -15,7 +16,7 @@ GOAL_PARAMETERS: tuple[Parameter, ...] = (
               'the first samples on the device that is named first; others get from it what they '
               'need. Empty: every device can read all.'),
     Parameter('folder', '', 'Where checkpoints of trainings are kept; empty for the cache '
-              'folder.'),
+              'folder.', check=check_folder),
     Parameter('save_every', 200, 'Rounds of training after which what was reached is saved; 0: '
               'only at pauses and at the end.', 0, 1 << 30),
     Parameter('timeout_s', 3.0, 'Longest wait of a device that trains for another one, which '
