@@ -31,6 +31,7 @@ from intradp_ros.cli.output import add_json, Advance, Output, output, percent, s
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.profile_arguments import parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.limits import MAX_SECONDS
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.make_book import PlanningProblem
@@ -74,15 +75,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_emulated_link(parser)
     parser.add_argument('--systems', nargs='+', choices=SYSTEMS, default=list(SYSTEMS),
                         help='which to compare (default: all)')
-    parser.add_argument('--seconds', type=number(0.0, above=True), default=20.0,
+    parser.add_argument('--seconds', type=number(0.0, MAX_SECONDS, above=True), default=20.0,
                         help='how long each system runs, from the beginning of the trace '
                              '(default %(default)g)')
-    parser.add_argument('--outages', nargs='+', type=float, default=[], metavar='SECONDS',
+    parser.add_argument('--outages', nargs='+', type=number(0.0, MAX_SECONDS), default=[],
+                        metavar='SECONDS',
                         help='afterwards let the link fail for these times, one after the other, '
                              'while the model is shared, and report what that did')
-    parser.add_argument('--check', type=number(0.0), default=BUDGET, metavar='SECONDS',
-                        help='how long to check afterwards, on real values, that the schedules '
-                             'that ran are exact (default %(default)g)')
+    parser.add_argument('--check', type=number(0.0, MAX_SECONDS), default=BUDGET,
+                        metavar='SECONDS', help='how long to check afterwards, on real values, '
+                             'that the schedules that ran are exact (default %(default)g)')
     parser.add_argument('--transport', choices=[*CHOICES, IN_PROCESS], default=AUTO,
                         help=f'DDS transport profile; or {IN_PROCESS}: no DDS, but frames handed '
                              'over in memory, which needs no root; figures are marked so')

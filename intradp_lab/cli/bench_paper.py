@@ -35,6 +35,7 @@ from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, percent, table
 from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.core.limits import MAX_SECONDS
 from intradp_ros.profiling.machine import available_cores, prepare_process
 
 DESCRIPTION = """\
@@ -74,10 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f'--{name}', nargs='+', choices=list(known), default=list(known),
                             metavar=name[:-1].upper(),
                             help=f'{what} to run, of {", ".join(known)} (default: all)')
-    parser.add_argument('--seconds', type=number(0.0, above=True),
+    parser.add_argument('--seconds', type=number(0.0, MAX_SECONDS, above=True),
                         help='how long each system runs in each case (default 5, smoke 2); longer '
                              'where the robot alone needs it for a dozen inferences')
-    parser.add_argument('--check', type=number(0.0), default=5.0, metavar='SECONDS',
+    parser.add_argument('--check', type=number(0.0, MAX_SECONDS), default=5.0, metavar='SECONDS',
                         help='how long to check after each case, on real values, that the '
                              'schedules that ran are exact (default %(default)g; 0: not at all)')
     parser.add_argument('--transport', choices=CHOICES, default=AUTO,

@@ -21,6 +21,8 @@ from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output, percent, table
 from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.cli.plan_model import LONGEST_MS
+from intradp_ros.core.limits import MAX_MBPS
 from intradp_ros.dds.transport_profile import TRANSPORTS
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.report.result_tables import write_json
@@ -43,12 +45,15 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('--mbit', type=float, nargs='+', default=[20.0, 93.0, 400.0],
+    parser.add_argument('--mbit', type=number(0.0, MAX_MBPS, above=True), nargs='+',
+                        default=[20.0, 93.0, 400.0],
                         help='rates of the link, Mbit/s (default: 20 93 400)')
-    parser.add_argument('--loss', type=float, nargs='+', default=[0.0, 0.01],
+    parser.add_argument('--loss', type=number(0.0, 0.99), nargs='+', default=[0.0, 0.01],
                         help='probabilities that a packet is lost (default: 0 and 0.01)')
-    parser.add_argument('--delay', type=float, default=0.0, help='ms one way (default 0)')
-    parser.add_argument('--jitter', type=float, default=0.0, help='ms at most (default 0)')
+    parser.add_argument('--delay', type=number(0.0, LONGEST_MS), default=0.0,
+                        help='ms one way (default 0)')
+    parser.add_argument('--jitter', type=number(0.0, LONGEST_MS), default=0.0,
+                        help='ms at most (default 0)')
     parser.add_argument('--medium', choices=[DUPLEX, SHARED_MEDIUM], default=DUPLEX)
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT], default=SENDER)
     parser.add_argument('--carriers', nargs='+', choices=CARRIERS,
@@ -56,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--chunk-bytes', type=whole(1, 1 << 24), default=LEAST_CHUNK_BYTES,
                         help='least bytes of a chunk; fast links get larger ones '
                              f'(default {LEAST_CHUNK_BYTES})')
-    parser.add_argument('--repeat', type=whole(1), default=10, help='tensors of each size')
+    parser.add_argument('--repeat', type=whole(1, 100_000), default=10,
+                        help='tensors of each size')
     parser.add_argument('--seconds', type=number(0.0, 1e6, above=True), default=3.0,
                         help='of the stream')
     parser.add_argument('--out', type=result_folder, default='out/bench/transport',

@@ -35,6 +35,7 @@ from intradp_lab.fleet.killed_device import kill_and_return, KilledDevice
 from intradp_lab.fleet.streamed_plan import FleetNotReady, Frame, play, unsplit_results
 from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_lab.zoo.wheel_files import MissingWheelError
+from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import milliseconds, Output, output
 from intradp_ros.cli.output_paths import result_folder
@@ -69,9 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'a camera of 8 frames a second: plans of several planners side by side, each run and '
         'compared with its prediction; every result is compared with the unsplit model. Writes '
         'report.json, gantt.png and page.html.')
-    parser.add_argument('--air', type=float, default=20.0, metavar='MBPS',
+    parser.add_argument('--air', type=number(1.0, 1000.0), default=20.0, metavar='MBPS',
                         help='rate that all stations share (default %(default)s)')
-    parser.add_argument('--frames', type=int, default=48, metavar='N',
+    parser.add_argument('--frames', type=whole(2, 10_000), default=48, metavar='N',
                         help='frames of the camera for each plan (default %(default)s)')
     parser.add_argument('--out', type=result_folder, default='out/demo-fleet',
                         help='folder to write to')
@@ -79,8 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
-    if args.frames < 2 or not 1 <= args.air <= 1000:
-        raise CommandError('--frames must be 2 or more, --air 1 to 1000')
     with output(False) as out:
         try:
             claim_folder(args.out, 'demo-fleet', RESULTS)

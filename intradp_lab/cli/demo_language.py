@@ -19,6 +19,7 @@ from intradp_lab.cli.claimed_folder import claim_folder
 from intradp_lab.emulation import device_limits, network
 from intradp_lab.language.demo_scene import MB, OURS, run_scene, Scene
 from intradp_lab.report.page import number_text
+from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import result_folder
@@ -48,11 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'little memory, slow disks and a shaped link, in several ways, and compare each token '
         'with one process; then kill a device in the middle of two answers. Writes report.json, '
         'gantt.png and page.html. Needs root, for network namespaces and control groups.')
-    parser.add_argument('--air', type=float, default=100.0, metavar='MBPS',
+    parser.add_argument('--air', type=number(1.0, 1000.0), default=100.0, metavar='MBPS',
                         help='rate that all devices share (default %(default)s)')
-    parser.add_argument('--disk', type=float, default=200.0, metavar='MBYTES',
+    parser.add_argument('--disk', type=number(10.0, 1e5), default=200.0, metavar='MBYTES',
                         help='1e6 bytes a second that each disk reads (default %(default)s)')
-    parser.add_argument('--tokens', type=int, default=32, metavar='N',
+    parser.add_argument('--tokens', type=whole(12, 400), default=32, metavar='N',
                         help='tokens of the answer (default %(default)s)')
     parser.add_argument('--out', type=result_folder, default='out/demo-language',
                         help='folder to write to')
@@ -60,8 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
-    if not 12 <= args.tokens <= 400 or not 1 <= args.air <= 1000 or not 10 <= args.disk <= 1e5:
-        raise CommandError('--tokens must be 12 to 400, --air 1 to 1000, --disk 10 to 100000')
     with output(False) as out:
         try:
             claim_folder(args.out, 'demo-language', RESULTS)

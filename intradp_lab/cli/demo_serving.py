@@ -35,6 +35,7 @@ from intradp_lab.serving.scene import (
     SITES,
 )
 from intradp_lab.serving.simulated import simulated
+from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, table
 from intradp_ros.cli.output_paths import result_folder
@@ -61,11 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'most of them at one site; compare ways to choose a site on the same requests, each '
         "answer with the model's alone; then kill a site. Writes report.json, serving.png and "
         'page.html. As root sites have network namespaces and a part of the processor each.')
-    parser.add_argument('--air', type=float, default=300.0, metavar='MBPS',
+    parser.add_argument('--air', type=number(20.0, 1000.0), default=300.0, metavar='MBPS',
                         help='rate that all robots share (default %(default)s)')
-    parser.add_argument('--cores', type=float, default=0.5, metavar='N',
+    parser.add_argument('--cores', type=number(0.1, 16.0), default=0.5, metavar='N',
                         help='processor cores of each site (default %(default)s)')
-    parser.add_argument('--seconds', type=float, default=25.0, metavar='S',
+    parser.add_argument('--seconds', type=number(5.0, 600.0), default=25.0, metavar='S',
                         help='that each way is played (default %(default)s)')
     parser.add_argument('--out', type=result_folder, default=Path('out/demo-serving'),
                         help='folder to write to')
@@ -73,8 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo; return the exit code."""
-    if not 5 <= args.seconds <= 600 or not 20 <= args.air <= 1000 or not 0.1 <= args.cores <= 16:
-        raise CommandError('--seconds must be 5 to 600, --air 20 to 1000, --cores 0.1 to 16')
     with output(False) as out:
         try:
             claim_folder(args.out, 'demo-serving', RESULTS)

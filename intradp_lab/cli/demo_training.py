@@ -28,6 +28,7 @@ from intradp_lab.training.ddp import train_by_ddp
 from intradp_lab.training.digits import digits_float64
 from intradp_lab.training.least_times import measured_hop, port_seconds
 from intradp_lab.training.one_process import OneProcess, train_alone
+from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import Output, output, plain, table
 from intradp_ros.cli.output_paths import result_folder
@@ -91,9 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'devices that are as fast as 1, 0.6 and 0.4; kill one of them on the way. Weights and '
         'losses are compared with those of one process. Writes report.json, training.png, '
         'page.html and checkpoint.safetensors.')
-    parser.add_argument('--rate', type=float, default=100.0, metavar='MBPS',
+    parser.add_argument('--rate', type=number(1.0, 1e4), default=100.0, metavar='MBPS',
                         help="rate of each device's port, each way (default %(default)s)")
-    parser.add_argument('--kill', type=int, default=42, metavar='ROUND',
+    parser.add_argument('--kill', type=whole(0, 1 << 20), default=42, metavar='ROUND',
                         help='when a device is killed (default %(default)s)')
     parser.add_argument('--out', type=result_folder, default='out/demo-training',
                         help='folder to write to')
@@ -105,8 +106,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             check_distributed()
             task = digits_float64()
-            if not 10 <= args.kill <= task.rounds - 10 or not 1 <= args.rate <= 1e4:
-                raise CommandError(f'--kill must be 10 to {task.rounds - 10}, --rate 1 to 10000')
+            if not 10 <= args.kill <= task.rounds - 10:
+                raise CommandError(f'--kill must be 10 to {task.rounds - 10}')
             claim_folder(args.out, 'demo-training', RESULTS)
             prepare_process(1)
             with out.steps() as step:

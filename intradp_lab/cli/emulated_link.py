@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 
 from intradp_lab.emulation.settings import (
     ACCESS_POINT,
@@ -14,19 +13,21 @@ from intradp_lab.emulation.settings import (
     SENDER,
     SHARED_MEDIUM,
 )
+from intradp_ros.cli.arguments import number
 from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.plan_model import LONGEST_MS
 from intradp_ros.link.delay import ASSUMED_OVERHEAD, OWN_DELAY
 
 
 def add_emulated_link(parser: argparse.ArgumentParser) -> None:
     """Declare the options, of which plans know some."""
     parser.add_argument(
-        '--delay', type=float, metavar='MS',
+        '--delay', type=number(0.0, LONGEST_MS), metavar='MS',
         help='one-way delay of the link, which plans know of (default: the link adds none, and '
              f'plans assume the {1e3 * OWN_DELAY:g} ms of the middleware)')
-    parser.add_argument('--jitter', type=float, default=0.0, metavar='MS',
+    parser.add_argument('--jitter', type=number(0.0, LONGEST_MS), default=0.0, metavar='MS',
                         help='a packet takes up to so much longer (default 0)')
-    parser.add_argument('--loss', type=float, default=0.0, metavar='SHARE',
+    parser.add_argument('--loss', type=number(0.0, 0.99), default=0.0, metavar='SHARE',
                         help='probability that a packet is lost (default 0)')
     parser.add_argument('--medium', choices=[DUPLEX, SHARED_MEDIUM], default=DUPLEX,
                         help='whether each way has the rate for itself, or both share it as on '
@@ -34,7 +35,8 @@ def add_emulated_link(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT],
                         help=f'where packets queue (default {SENDER}; of a shared medium, '
                              f'{ACCESS_POINT})')
-    parser.add_argument('--overhead', type=float, default=1e3 * ASSUMED_OVERHEAD, metavar='MS',
+    parser.add_argument('--overhead', type=number(0.0, LONGEST_MS),
+                        default=1e3 * ASSUMED_OVERHEAD, metavar='MS',
                         help='time that plans assume a transfer to take beyond its bytes '
                              '(default %(default)g ms)')
 
@@ -49,8 +51,6 @@ def link_settings(args: argparse.Namespace) -> LinkSettings:
         If no link can be like that.
 
     """
-    if not 0 <= args.overhead < math.inf:
-        raise CommandError(f'--overhead must not be below 0, got {args.overhead:g}')
     bottleneck = args.bottleneck or (ACCESS_POINT if args.medium == SHARED_MEDIUM else SENDER)
     try:
         return LinkSettings(max(args.link.mbps), args.delay or 0.0, args.jitter, args.loss,

@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='frames that are requested together (default 30)')
     parser.add_argument('--alone', type=whole(1, MOST_FRAMES), default=4, metavar='N',
                         help='frames before them, one at a time (default 4)')
-    parser.add_argument('--inflight', '--under-way', type=whole(0), default=0, metavar='N',
+    parser.add_argument('--inflight', '--under-way', type=whole(0, 1000), default=0, metavar='N',
                         help='frames in the pipeline at most (default: two a stage and one more)')
     parser.add_argument('--profile', type=file_of(parsed_profile), metavar='PROFILE.json',
                         help="of a device of speed 1 (default: this machine's, measured)")

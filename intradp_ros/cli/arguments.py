@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-import math
 import os
 from pathlib import Path
 import re
@@ -67,30 +66,30 @@ def looked_at(read: Callable[[str], object]) -> Callable[[str], str]:
     return parse
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def whole(least: int, most: int) -> Callable[[str], int]:
     """Return what reads a whole number from `least` to `most`."""
     def read(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f'{text!r} is not a whole number') from None
-        if value < least or most is not None and value > most:
-            raise argparse.ArgumentTypeError(f'must be {_range(least, most)}, not {value}')
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f'must be {least} to {most}, not {value}')
         return value
     return read
 
 
-def number(least: float, most: float = math.inf, above: bool = False) -> Callable[[str], float]:
-    """Return what reads a finite number from `least` (or, `above`, more) to `most`."""
+def number(least: float, most: float, above: bool = False) -> Callable[[str], float]:
+    """Return what reads a number from `least` (or, `above`, more) to `most`."""
     def read(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f'{text!r} is not a number') from None
-        if not least <= value <= most or math.isinf(value) or above and value == least:
+        if not least <= value <= most or above and value == least:
             raise argparse.ArgumentTypeError(
-                f'must be {_range(least, None if math.isinf(most) else most, above)}, not '
-                f'{value:g}')
+                f'must be {f"above {least:g}, at most" if above else f"{least:g} to"} {most:g}, '
+                f'not {value:g}')
         return value
     return read
 
@@ -102,9 +101,3 @@ def namespace(text: str) -> str:
             f'{text!r} is not a namespace such as / or /robot_1: it begins with a slash, and '
             'names have letters, digits and underscores')
     return text
-
-
-def _range(least: float, most: float | None, above: bool = False) -> str:
-    if most is None:
-        return f'above {least:g}' if above else f'{least:g} or more'
-    return f'above {least:g}, at most {most:g}' if above else f'{least:g} to {most:g}'

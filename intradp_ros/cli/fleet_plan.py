@@ -40,7 +40,14 @@ from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.fleet.finer_nodes import of_few_devices, plan_in_nodes
 from intradp_ros.systems.fleet.partitioner import KEPT, NothingFits
 from intradp_ros.systems.fleet.plan_text import plan_data, plan_file
-from intradp_ros.systems.fleet.planner import check_counts, FleetPlan, FleetPlans, MOST_DEVICES
+from intradp_ros.systems.fleet.planner import (
+    FleetPlan,
+    FleetPlans,
+    MOST_BATCHES,
+    MOST_DEVICES,
+    MOST_KEPT,
+    MOST_SAMPLES,
+)
 from intradp_ros.systems.sharing.strategies import SHARED
 
 #: What a layer profile's file ends in; anything else is a network.
@@ -91,18 +98,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--profile', type=file_of(parsed_profile), metavar='FILE',
                         help='the profile of a device of speed 1, from `intradp profile -o` '
                              '(default: measured here)')
-    parser.add_argument('--layer-batch', type=whole(1), default=1, metavar='N',
+    parser.add_argument('--layer-batch', type=whole(1, 1 << 20), default=1, metavar='N',
                         help='batch size with which a layer profile was measured (default 1)')
     parser.add_argument('--layer-edges', action='store_true',
                         help="sizes of a layer are those of its edges (DAPPLE's profiles)")
-    parser.add_argument('--samples', type=whole(1), default=1, metavar='N',
+    parser.add_argument('--samples', type=whole(1, MOST_SAMPLES), default=1, metavar='N',
                         help='samples in a micro-batch, divided among replicas (default 1)')
-    parser.add_argument('--batches', type=whole(1), default=1, metavar='N',
+    parser.add_argument('--batches', type=whole(1, MOST_BATCHES), default=1, metavar='N',
                         help='micro-batches in the pipeline at once (default 1)')
     parser.add_argument('--small', type=number(0.0, 1.0), default=SMALL, metavar='SHARE',
                         help='merge neighbouring operators below this share of weights and work '
                              f'(default {SMALL:g})')
-    parser.add_argument('--keep', type=whole(1), default=KEPT, metavar='K',
+    parser.add_argument('--keep', type=whole(1, MOST_KEPT), default=KEPT, metavar='K',
                         help=f'beam width: placements kept for each state (default {KEPT})')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the plan here')
@@ -146,7 +153,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _costs(args: argparse.Namespace, out: Output) -> tuple[FleetCosts, Fleet, _Measured | None]:
     fleet = read_fleet(args.fleet)
-    check_counts(args.samples, args.batches, args.keep)
     quality = replace(args.qoe, energy=dict(args.energy_limit))
     for name in quality.energy:
         fleet.topology.device(name)

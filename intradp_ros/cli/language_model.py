@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.cli.arguments import add_renamed, existing_file, file_of, whole
+from intradp_ros.cli.arguments import add_renamed, existing_file, file_of, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.fleet_argument import fleet_of
 from intradp_ros.cli.output import Output
@@ -57,7 +57,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
                         help='folder of safetensors, GGUF file, or smollm2')
     parser.add_argument('--dtype', choices=tuple(DTYPES), default=None,
                         help='precision of the weights (default: as they are)')
-    parser.add_argument('--tokens', type=int, default=2048, metavar='N',
+    parser.add_argument('--tokens', type=whole(16, 1 << 24), default=2048, metavar='N',
                         help='tokens of all requests together that there is room for '
                              '(default %(default)s)')
 
@@ -67,10 +67,10 @@ def add_fleet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--fleet', type=existing_file, metavar='FLEET.yaml',
                         help='which machines there are (see intradp fleet show); their speed is '
                              'relative to this machine')
-    parser.add_argument('--devices', type=int, default=1, metavar='N',
+    parser.add_argument('--devices', type=whole(1, 8), default=1, metavar='N',
                         help='without --fleet: so many devices that are alike '
                              '(default %(default)s)')
-    parser.add_argument('--memory', type=float, default=0.0, metavar='MB',
+    parser.add_argument('--memory', type=number(0.0, 1e7), default=0.0, metavar='MB',
                         help='without --fleet: 1e6 bytes that each device gives to the model '
                              '(default: enough)')
     add_renamed(parser, '--source', '--head', metavar='DEVICE',
@@ -110,10 +110,6 @@ def open_model(args: argparse.Namespace, out: Output) -> Opened:
     :raises CommandError: if there is none, or something that is needed is not installed; or if
         devices or tokens of the arguments make no sense, which is looked at first.
     """
-    if args.tokens < 16 or args.tokens > 1 << 24:
-        raise CommandError('--tokens must be 16 to 16777216')
-    if not 1 <= args.devices <= 8 or not args.memory >= 0:
-        raise CommandError('--devices must be 1 to 8, --memory 0 or more')
     head_of(args, fleet_of(args.fleet).topology.names if args.fleet else _alike(args.devices))
     try:
         device = open_device(args.device)

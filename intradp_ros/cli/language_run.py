@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fleet(parser)
     add_device(parser)
     add_plan(parser)
-    parser.add_argument('--max-tokens', type=whole(1), default=256, metavar='N',
+    parser.add_argument('--max-tokens', type=whole(1, 1 << 20), default=256, metavar='N',
                         help='tokens of an answer at most (default %(default)s)')
     parser.add_argument('--temperature', type=number(0.0, 10.0), default=0.0,
                         help='0 takes the likeliest token (default)')

@@ -25,6 +25,12 @@ import warnings
 from intradp_ros import __version__
 from intradp_ros.cli.command_errors import CommandError, printable
 from intradp_ros.cli.lab_commands import LAB, lab_command
+from intradp_ros.core.processes import (
+    NO_DIRECTORY,
+    open_standard_streams,
+    search_working_directory,
+    working_directory,
+)
 from intradp_ros.importers.loading_error import LoadingError
 
 COMMANDS = {
@@ -111,7 +117,25 @@ class Ended(KeyboardInterrupt):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        open_standard_streams()
+    if not working_directory():  # MKL would end the process, with other words
+        print(f'intradp: {NO_DIRECTORY}', file=sys.stderr)
+        return CANNOT
+    try:
+        try:
+            return _main(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # of standard output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # who reads it, such as head, has seen enough
+            return 128 + signal.SIGPIPE
+        print(f'intradp: standard output: {error.strerror}', file=sys.stderr)
+        return CANNOT
+
+
+def _main(arguments: list[str]) -> int:
     os.environ.setdefault('TORCH_CPP_LOG_LEVEL', 'ERROR')  # no warnings of its sockets
     try:
         arguments = _spelled_out(arguments)
@@ -126,8 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:  # while the command was being imported
         print('intradp: interrupted', file=sys.stderr)
         return INTERRUPTED
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # MODEL may name a module of the working directory
+    search_working_directory()  # MODEL may name a module of it
     try:
         with warnings.catch_warnings(), _ending_in_order():
             warnings.showwarning = _show_warning
@@ -139,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f'intradp {args.command}: ended by {signal.Signals(end.number).name}',
               file=sys.stderr)
         return 128 + end.number
+    except BrokenPipeError:  # as of output that is read no more
+        raise
     except (CommandError, LoadingError, OSError) as error:
         print(f'intradp {args.command}: {_one_line(error)}', file=sys.stderr)
         return CANNOT

@@ -108,11 +108,11 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                         'to the outputs is reported (default: as the model does)')
     parser.add_argument('--likeliest', action='store_true', help='of logits (1, classes, h, w): '
                         'compute the likeliest class of each pixel in the model')
-    parser.add_argument('--best', type=whole(1), default=100, metavar='N',
+    parser.add_argument('--best', type=whole(1, 1 << 20), default=100, metavar='N',
                         help="of a detector's raw answers, keep the best N (default 100)")
-    parser.add_argument('--classes', type=whole(0), default=0, metavar='N', help='classes, where '
-                        'the first output is (1, 4 + N + rest, answers), as in YOLOv8: choose the '
-                        'best in the model')
+    parser.add_argument('--classes', type=whole(0, 1 << 20), default=0, metavar='N',
+                        help='classes, where the first output is (1, 4 + N + rest, answers), as '
+                             'in YOLOv8: choose the best in the model')
     parser.add_argument('--head', choices=KINDS, help='what the outputs are')
     parser.add_argument('--resize', '--fit', choices=RESIZES,
                         help='how an image is fitted to the input')

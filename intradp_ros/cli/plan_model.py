@@ -35,6 +35,7 @@ from intradp_ros.cli.output import (
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.profile_arguments import imagined, own_profile, parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import draw_book
@@ -83,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     robot.add_argument('--robot-profile', type=file_of(parsed_profile), metavar='FILE',
                        help="the robot's profile, from `intradp profile -o` there")
     robot.add_argument(
-        '--robot-slowdown', type=float, metavar='FACTOR',
+        '--robot-slowdown', type=number(0.0, 1e6, above=True), metavar='FACTOR',
         help='imagine a robot that takes FACTOR times as long as this machine; its profile is '
              'scaled from the one measured here, and says so')
     parser.add_argument('--server-profile', type=file_of(parsed_profile), metavar='FILE',
@@ -94,16 +95,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_link(parser, delay=1e3 * ASSUMED_DELAY, overhead=1e3 * ASSUMED_OVERHEAD)
     parser.add_argument('--shared-air', action='store_true',
                         help='both directions share the rate, as in Wi-Fi (default: full duplex)')
-    parser.add_argument('--down-ratio', type=float, default=1.0, metavar='N',
-                        help='downlink rate as a multiple of the uplink rate; bandwidths are '
-                             'those of the uplink (default 1)')
+    parser.add_argument('--down-ratio', type=number(0.0, 1e6, above=True), default=1.0,
+                        metavar='N', help='downlink rate as a multiple of the uplink rate; '
+                             'bandwidths are those of the uplink (default 1)')
     add_lossy(parser)
     _add_goal(parser)
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE',
                         help='write the schedule table here')
     add_renamed(parser, '--picture', '--plot', type=result_picture, metavar='FILE',
                 help='draw latency over bandwidth for all strategies')
-    parser.add_argument('--show', type=number(0.0, above=True), metavar='MBPS',
+    parser.add_argument('--show', type=number(0.0, MAX_MBPS, above=True), metavar='MBPS',
                         help='list the stages of the shared schedule for this bandwidth')
     parser.add_argument('--timeline', type=result_picture, metavar='FILE',
                         help='draw the predicted timeline of the schedule that --show lists')
@@ -117,25 +118,20 @@ def _add_goal(parser: argparse.ArgumentParser) -> None:
         '--objective', choices=OBJECTIVES, default=LATENCY,
         help='what shared schedules minimise: latency (default), energy of the robot within the '
              'deadline, or a weighted sum')
-    parser.add_argument('--deadline', type=float, default=DEADLINE, metavar='SECONDS',
+    parser.add_argument('--deadline', type=number(0.0, MAX_SECONDS, above=True),
+                        default=DEADLINE, metavar='SECONDS',
                         help=f'for the objective energy (default {DEADLINE:g})')
-    parser.add_argument('--joule', type=float, default=0.1, metavar='SECONDS', dest='joule',
+    parser.add_argument('--joule', type=number(0.0, MAX_SECONDS), default=0.1, metavar='SECONDS',
                         help='seconds per joule, for the objective weighted (default 0.1)')
 
 
 def add_link(parser: argparse.ArgumentParser, delay: float, overhead: float) -> None:
     """Declare what is assumed of the link; milliseconds."""
-    parser.add_argument('--delay', type=float, default=delay, metavar='MS',
+    parser.add_argument('--delay', type=number(0.0, LONGEST_MS), default=delay, metavar='MS',
                         help=f'one-way delay of the link (default {delay:g} ms)')
     parser.add_argument(
-        '--overhead', type=float, default=overhead, metavar='MS',
+        '--overhead', type=number(0.0, LONGEST_MS), default=overhead, metavar='MS',
         help=f'fixed cost of each transfer, ms (default {overhead:g})')
-
-
-def check_link(args: argparse.Namespace) -> None:
-    """Raise `CommandError` if what `add_link` declared is impossible."""
-    if not (0 <= args.delay <= LONGEST_MS and 0 <= args.overhead <= LONGEST_MS):
-        raise CommandError(f'--delay and --overhead must be from 0 to {LONGEST_MS:g} ms')
 
 
 def add_lossy(parser: argparse.ArgumentParser) -> None:
@@ -155,9 +151,10 @@ def grid(text: str) -> Grid:
     except ValueError:
         raise argparse.ArgumentTypeError(
             f'{text!r} is not a grid: write LOW:HIGH:POINTS such as 1:400:20') from None
-    if not (0 < read.low <= read.high < float('inf') and 1 <= read.points <= MOST_POINTS):
+    if not (0 < read.low <= read.high <= MAX_MBPS and 1 <= read.points <= MOST_POINTS):
         raise argparse.ArgumentTypeError(
-            f'{text!r}: LOW must be above 0 and not above HIGH, POINTS from 1 to {MOST_POINTS}')
+            f'{text!r}: LOW must be above 0 and not above HIGH, HIGH at most {MAX_MBPS:g}, '
+            f'POINTS from 1 to {MOST_POINTS}')
     return read
 
 
@@ -194,17 +191,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.robot_slowdown is not None and not 0 < args.robot_slowdown < float('inf'):
-        raise CommandError(f'--robot-slowdown must be above 0, got {args.robot_slowdown:g}')
-    check_link(args)
-    if not 0 < args.down_ratio < float('inf'):
-        raise CommandError(f'--down-ratio must be above 0, got {args.down_ratio:g}')
     if args.timeline and args.show is None:
         raise CommandError('--timeline needs --show MBPS, which says of which schedule')
     if args.pareto and args.show is None:
         raise CommandError('--pareto needs --show MBPS, which says at which bandwidth')
-    if not (args.deadline > 0 and 0 <= args.joule < float('inf')):
-        raise CommandError('--deadline must be above 0, --joule not below 0')
 
 
 def _profiles(args: argparse.Namespace, subject: Subject, out: Output) -> dict[str, Profile]:

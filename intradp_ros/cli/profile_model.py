@@ -13,6 +13,7 @@ from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.limits import MAX_OPERATORS
 from intradp_ros.dds.transport_cost import with_transport_cost
 from intradp_ros.power.power_states import PowerStates
 from intradp_ros.profiling.cache import cache_path, example_key
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='write the profile here, as JSON')
     parser.add_argument('--fresh', action='store_true',
                         help='measure again, even if there is a profile')
-    parser.add_argument('--top', type=whole(0), default=15, metavar='N',
+    parser.add_argument('--top', type=whole(0, MAX_OPERATORS), default=15, metavar='N',
                         help='how many operators the table shows (default 15)')
     add_json(parser)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import statistics
 from typing import Any
 
-from intradp_ros.cli.arguments import existing_file, number
+from intradp_ros.cli.arguments import existing_file, number, whole
 from intradp_ros.cli.books import Grid, make_plan, MODES
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, size
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.pair_run import connect, figures, run_frames, sent_bytes, Session
-from intradp_ros.cli.plan_model import add_link, add_lossy, check_link
+from intradp_ros.cli.plan_model import add_link, add_lossy
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.core.json_text import read_text
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--plan', type=existing_file, metavar='TABLE.json',
                         help='schedule table from `intradp plan -o` (default: planned here for '
                              '--mbps)')
-    parser.add_argument('--frames', type=int, default=10, metavar='N',
+    parser.add_argument('--frames', type=whole(1, 1_000_000), default=10, metavar='N',
                         help='frames in each mode (default 10), each of them another input: the '
                              'first one shifted sideways')
     parser.add_argument('--mode', action='append', choices=tuple(MODES), metavar='MODE',
@@ -79,7 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    _check(args)
     planned = _table(args.plan) if args.plan else None
     with output(args.json) as out:
         subject = load_subject(args, out)
@@ -110,12 +109,6 @@ def run(args: argparse.Namespace) -> int:
             out.show(f'trace written to {args.trace}')
         out.result(data)
     return 0 if data['exact'] or args.lossy else 1
-
-
-def _check(args: argparse.Namespace) -> None:
-    if args.frames < 1:
-        raise CommandError(f'--frames must be 1 or more, got {args.frames}')
-    check_link(args)
 
 
 def _table(path: Path) -> ScheduleBook:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from intradp_ros.cli.arguments import existing_file
+from intradp_ros.cli.arguments import existing_file, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, Output, output, size, table
 from intradp_ros.cli.output_paths import result_file
@@ -60,14 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='fleet.yaml')
     parser.add_argument('--services', type=existing_file, required=True, metavar='FILE',
                         help='services.yaml')
-    parser.add_argument('--robots', type=int, default=0, metavar='N', help='robots at each site, '
-                        'each of which sends the declared rate of every service that has one')
+    parser.add_argument('--robots', type=whole(0, 10_000), default=0, metavar='N',
+                        help='robots at each site, each of which sends the declared rate of every '
+                             'service that has one')
     parser.add_argument('--asked', action='append', default=[], metavar='NAME[@SITE]=N',
                         help='requests per second for a service, at each site or at one')
-    parser.add_argument('--executors', default='1', metavar='N', help='processes that compute at '
-                        'each site; they are measured at once; auto: 1 or 2, what answers more '
-                        '(default %(default)s)')
-    parser.add_argument('--threads', type=int, default=1, metavar='N',
+    parser.add_argument('--executors', type=_executors, default=(1,), metavar='N',
+                        help='processes that compute at each site; they are measured at once; '
+                             'auto: 1 or 2, what answers more (default 1)')
+    parser.add_argument('--threads', type=whole(1, 64), default=1, metavar='N',
                         help='processor threads of each (default %(default)s)')
     parser.add_argument('--compute', default='cpu', metavar='DEVICE',
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
@@ -78,12 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, plan, and show."""
-    counts = (1, 2) if args.executors == 'auto' else (
-        int(args.executors) if args.executors.isdecimal() else 0,)
-    if not 1 <= min(*counts, args.threads) <= max(*counts, args.threads) <= 64 \
-            or not 0 <= args.robots <= 10_000:
-        raise CommandError('--executors (or auto) and --threads must be 1 to 64, --robots 0 to '
-                           '10000')
     with output(args.json) as out:
         try:
             topology, devices = read_sites(args.fleet)
@@ -92,10 +87,10 @@ def run(args: argparse.Namespace) -> int:
             with out.steps() as step:
                 prepare_process(args.threads)
                 tables = {count: measured(services, args.compute, step, count, args.threads)
-                          for count in counts}
+                          for count in args.executors}
                 step('placing and replaying')
                 best = max((forecast(planned_sites(services, topology, devices, asked, count,
-                                                   tables[count])) for count in counts),
+                                                   tables[count])) for count in args.executors),
                            key=lambda one: one.report.share)  # of equals fewer executors
         except (ServicesError, ModelSpecError, DeviceError, ValueError) as error:
             raise CommandError(str(error)) from error
@@ -105,6 +100,10 @@ def run(args: argparse.Namespace) -> int:
         _show(data, best, out)
         out.result(data)
     return 0
+
+
+def _executors(text: str) -> tuple[int, ...]:
+    return (1, 2) if text == 'auto' else (whole(1, 64)(text),)
 
 
 def asked_rates(services: Sequence[Service], sites: Sequence[str], robots: int,

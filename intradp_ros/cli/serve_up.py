@@ -11,7 +11,7 @@ from pathlib import Path
 import threading
 from typing import Any
 
-from intradp_ros.cli.arguments import existing_file, whole
+from intradp_ros.cli.arguments import existing_file, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
 from intradp_ros.core.extras import pip_install
@@ -62,14 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--docks', type=_names, default=(), metavar='NAMES', help='names in '
                         '--keys, with commas, of robots that may compute for this site while '
                         'they are on their docks (serve dock); any: all that may ask')
-    parser.add_argument('--executors', type=int, metavar='N', help='processes that compute '
-                        '(default: 1, or those of the plan)')
-    parser.add_argument('--threads', type=int, default=1, metavar='N',
+    parser.add_argument('--executors', type=whole(1, 64), metavar='N', help='processes that '
+                        'compute (default: 1, or those of the plan)')
+    parser.add_argument('--threads', type=whole(1, 256), default=1, metavar='N',
                         help='processor threads of each (default %(default)s)')
     parser.add_argument('--compute', default='cpu', metavar='DEVICE',
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
-    parser.add_argument('--rate', type=float, default=100.0, metavar='N', help='connections, and '
-                        'requests over HTTP, a second of each client (default %(default)s)')
+    parser.add_argument('--rate', type=number(0.0, 1e6, above=True), default=100.0, metavar='N',
+                        help='connections, and requests over HTTP, a second of each client '
+                        '(default %(default)s)')
     parser.add_argument('--grpc', type=whole(0, 65535), default=0, metavar='PORT',
                         help='serve the Open Inference Protocol over gRPC, too, at this port')
     parser.add_argument('--ray', default='', metavar='ADDRESS', help='run the executors in a Ray '
@@ -81,9 +82,6 @@ def run(args: argparse.Namespace) -> int:
     """Serve until the command is ended."""
     if args.plan and args.executors is not None:
         raise CommandError('the plan says how many executors there are: leave --executors out')
-    executors = 1 if args.executors is None else args.executors
-    if min(executors, args.threads) < 1:
-        raise CommandError('--executors and --threads must be at least 1')
     web = site_server()
     try:
         site = planned_site(args.fleet, read_services(args.services), args.device, args.plan)
@@ -97,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
         args.logs.mkdir(parents=True, exist_ok=True)
     with output(False) as out:
         try:
-            local = site.start(SiteSettings(executors, args.threads, args.compute, args.logs,
-                                            args.ray))
+            local = site.start(SiteSettings(args.executors or 1, args.threads, args.compute,
+                                            args.logs, args.ray))
         except (ModuleNotFoundError, ConnectionError) as error:
             raise CommandError(str(error)) from error
         try:

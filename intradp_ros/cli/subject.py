@@ -18,6 +18,7 @@ from intradp_ros.cli.arguments import checked, looked_at, MOST_SEED, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.inputs import input_text, load_inputs, random_tensor, spatial_size
 from intradp_ros.cli.output import Output
+from intradp_ros.core.limits import MAX_DIMENSIONS
 from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
@@ -101,7 +102,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--seed', type=whole(0, MOST_SEED), default=0, metavar='N',
                         help='seed of random weights, inputs and searches (default 0)')
     parser.add_argument(
-        '--axis', type=whole(0), metavar='DIM',
+        '--axis', type=whole(0, MAX_DIMENSIONS - 1), metavar='DIM',
         help='dimension of the input to split along (default: see inspect)')
     parser.add_argument('--threads', type=whole(1, 256), default=1, metavar='N',
                         help='threads that torch computes with (default 1)')

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.arguments import file_of
+from intradp_ros.cli.arguments import file_of, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_folder, result_picture
@@ -97,15 +97,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--plan', type=file_of(plan_of_file), metavar='FILE',
                         help='plan from `intradp train plan -o`, for the same task and fleet, to '
                              'begin with (default: planned here)')
-    parser.add_argument('--save-every', type=int, default=200, metavar='ROUNDS',
+    parser.add_argument('--save-every', type=whole(0, 1 << 30), default=200, metavar='ROUNDS',
                         help='save the checkpoint meanwhile, too (default %(default)s; 0: only at '
                              'the end)')
     parser.add_argument('--real', action='store_true',
                         help='with --fleet: processes as fast as this machine goes')
-    parser.add_argument('--slow-down', type=float, metavar='FACTOR',
+    parser.add_argument('--slow-down', type=number(0.0, 1e6, above=True), metavar='FACTOR',
                         help='how many times as slow as the devices of the file emulated ones are '
                              '(default: so that this machine keeps up)')
-    parser.add_argument('--timeout', type=float, default=3.0, metavar='S',
+    parser.add_argument('--timeout', type=number(0.2, 600.0), default=3.0, metavar='S',
                         help='the longest that a device waits for another one before it counts as '
                              'lost (default %(default)s)')
     parser.add_argument('--picture', type=result_picture, metavar='FILE',
@@ -207,10 +207,6 @@ def _checkpoint(args: argparse.Namespace) -> Path:
             newest_checkpoint(path)
         except TaskError as error:
             raise CommandError(str(error)) from error
-    if args.save_every < 0 or not 0.2 <= args.timeout <= 600:
-        raise CommandError('--save-every must be 0 or more, --timeout 0.2 to 600')
-    if args.slow_down is not None and not 0 < args.slow_down <= 1e6:
-        raise CommandError('--slow-down must be above 0, at most 1000000')
     return Path(path)
 
 

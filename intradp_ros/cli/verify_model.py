@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.arguments import whole
 from intradp_ros.cli.output import add_json, Advance, Output, output, percent, plain, table
 from intradp_ros.cli.subject import (
     add_model,
@@ -58,9 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     add_model(parser)
-    parser.add_argument('--parts', type=int, nargs='+', default=[2, 3, 7], metavar='N',
+    parser.add_argument('--parts', type=whole(2, 1 << 16), nargs='+', default=[2, 3, 7],
+                        metavar='N',
                         help='counts of parts to split into (default: 2 3 7)')
-    parser.add_argument('--seeds', type=int, default=2, metavar='N',
+    parser.add_argument('--seeds', type=whole(1, 10_000), default=2, metavar='N',
                         help='how many random ways to split for each count (default 2)')
     parser.add_argument(
         '--calibrate', choices=CALIBRATE, nargs='?', const='always', default='auto',
@@ -93,8 +94,6 @@ class Trial:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    if min(args.parts) < 2 or args.seeds < 1:
-        raise CommandError('--parts must be 2 or more, and --seeds 1 or more')
     with output(args.json) as out:
         subject, calibrated = _prepared(load_subject(args, out), args, out)
         with out.progress('verifying') as advance:

@@ -81,8 +81,10 @@ def task_arrays(graph: TaskGraph, topology: Topology, changes: Changes | None = 
     Return a graph as arrays, on media whose rates may change while it is played.
 
     :raises ValueError: if it names a device that is not there, two that nothing joins, or a disk
-        of a device that has none; or a rate is not above 0.
+        of a device that has none; or a rate is not above 0 and finite.
     """
+    if endless := [m.name for m in topology.media if math.isinf(m.bytes_per_second)]:
+        raise ValueError(f'medium {endless[0]!r} has no limit: give it a finite rate')
     devices = {name: index for index, name in enumerate(topology.names)}
     media = {medium.name: index for index, medium in enumerate(topology.media)}
     routes: dict[Path, int] = {}

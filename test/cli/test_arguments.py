@@ -16,6 +16,7 @@ import json
 from pathlib import Path
 import subprocess
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,29 @@ def test_what_does_not_belong_together_is_refused_before_work(
     monkeypatch.setattr(importlib.import_module('intradp_ros.cli.subject'), 'load_factory', None)
     assert main([{'{plan}': str(plan), **files}.get(word, word) for word in words]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_every_number_has_a_least_and_a_most() -> None:
+    """Numbers decide about loops, memory, threads and processes: none may be without a bound."""
+    unbounded, seen = [], 0
+    for path, parser in commands():
+        for action in parser._actions:
+            name = action.option_strings[-1] if action.option_strings else action.dest
+            if action.type and any(isinstance(taken(action.type, text), (int, float))
+                                   for text in ('1', '20', '0.5')):
+                seen += 1
+                unbounded += [f'{path} {name} {text}' for text in (
+                    'nan', 'inf', '-inf', '1e300', '-1e300', '9' * 40, '-' + '9' * 40)
+                    if taken(action.type, text) is not None]
+    assert seen > 60 and unbounded == []
+
+
+def taken(read: Any, text: str) -> Any:
+    """Return what an argument's type makes of a text, None if it refuses it."""
+    try:
+        return read(text)
+    except (argparse.ArgumentTypeError, ValueError, TypeError):
+        return None
 
 
 @pytest.mark.parametrize(('path', 'former', 'name'), [

@@ -82,11 +82,11 @@ def test_the_plan_of_two_devices_is_compared_with_sharing_rows(files, capsys):
 @pytest.mark.parametrize('options, message', [
     (('--source', 'moon'), "no device 'moon'"),
     (('--energy-limit', 'moon=3'), "no device 'moon'"),
-    (('--samples', '0'), '--samples: must be 1 or more'),
-    (('--samples', '65'), '65 samples in a micro-batch: plans are made for at most 64'),
-    (('--batches', '1000000'), '1000000 micro-batches: plans are made for at most 256'),
-    (('--keep', '1001'), '1001 placements kept: plans are made for at most 1000'),
-    (('--keep', '0'), '--keep: must be 1 or more'),
+    (('--samples', '0'), '--samples: must be 1 to 64'),
+    (('--samples', '65'), '--samples: must be 1 to 64, not 65'),
+    (('--batches', '1000000'), '--batches: must be 1 to 256, not 1000000'),
+    (('--keep', '1001'), '--keep: must be 1 to 1000, not 1001'),
+    (('--keep', '0'), '--keep: must be 1 to 1000'),
 ])
 def test_what_cannot_be_planned_is_reported(files, capsys, options, message):
     assert plan(files, *options) == 2
@@ -107,7 +107,7 @@ def test_a_target_that_is_none_is_refused(files, capsys):
 def test_counts_are_checked_before_the_network_is_read(files, capsys):
     assert main(['fleet', 'plan', 'no_such_module:make', '--input', '1x3x8x8', '--fleet',
                  str(files / 'fleet.yaml'), '--batches', '1000000']) == 2
-    assert '1000000 micro-batches' in capsys.readouterr().err
+    assert '--batches: must be 1 to 256, not 1000000' in capsys.readouterr().err
 
 
 def test_as_many_devices_as_a_file_may_name_get_a_plan(files, capsys):

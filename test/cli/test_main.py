@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 import re
 import signal
@@ -88,7 +89,7 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['inspect', *MODEL, '--dtype', 'float23'], "'float23' is not a dtype"),
     (['inspect', *MODEL, '--threads', '0'], '--threads: must be 1 to 256'),
     (['inspect', *MODEL, '--device', 'gpu'], "--device: no device 'gpu' to compute on ("),
-    (['verify', *MODEL, '--parts', '1'], '--parts must be 2 or more'),
+    (['verify', *MODEL, '--parts', '1'], '--parts: must be 2 to 65536'),
     (['profile', *MODEL, '-o', '/dev/full'], '/dev/full'),
     (['plan', *MODEL, '--robot-profile', 'no.json'], "'no.json': no such file"),
     (['plan', *MODEL, '--robot-slowdown', '2', '--grid', '9:3:4'], 'LOW must be above 0'),
@@ -98,12 +99,13 @@ MODEL = ['example_models:dense', '--input', SHAPE]
     (['profile', *MODEL, '-o', '/dev/null/profile.json'], 'is a file, not a folder'),
     (['model', 'show', 'no.graph'], "'no.graph': no such file"),
     (['plan', *MODEL, '--robot-profile', 'example_models.py'], 'not a file that'),
-    (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown must be above 0'),
+    (['plan', *MODEL, '--robot-slowdown', '0'], '--robot-slowdown: must be above 0'),
     (['plan', *MODEL, '--robot-slowdown', '2', '--timeline', 't.png'], '--timeline needs --show'),
     (['run', *MODEL, '--mbps', '-1'], '--mbps: must be 0.001 to'),
-    (['run', *MODEL, '--delay', 'nan'], '--delay and --overhead must be from 0 to 100000 ms'),
-    (['plan', *MODEL, '--robot-slowdown', '2', '--overhead', 'inf'], 'must be from 0 to 100000'),
-    (['run', *MODEL, '--frames', '0'], '--frames must be 1 or more'),
+    (['run', *MODEL, '--delay', 'nan'], '--delay: must be 0 to 100000'),
+    (['plan', *MODEL, '--robot-slowdown', '2', '--overhead', 'inf'],
+     '--overhead: must be 0 to 100000'),
+    (['run', *MODEL, '--frames', '0'], '--frames: must be 1 to 1000000'),
 ])
 def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments, says):
     monkeypatch.chdir(HERE)
@@ -151,3 +153,33 @@ def test_a_package_that_is_not_installed_is_named() -> None:
     done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
     assert done.returncode == 2 and 'Traceback' not in done.stderr
     assert 'rich' in done.stderr and 'requirements.txt' in done.stderr
+
+
+def test_a_working_directory_that_was_removed_is_named(intradp, tmp_path, monkeypatch) -> None:
+    (tmp_path / 'gone').mkdir()
+    monkeypatch.chdir(tmp_path / 'gone')
+    (tmp_path / 'gone').rmdir()
+    result = intradp('key', tmp_path / 'key')
+    assert (result.status, result.out) == (2, '') and not (tmp_path / 'key').exists()
+    assert 'the working directory is not there any more' in result.err
+
+
+def test_output_that_nobody_reads_ends_a_command_quietly(tmp_path, monkeypatch, capsys) -> None:
+    there, here = os.pipe()
+    os.close(there)
+    with os.fdopen(here, 'w') as output:
+        monkeypatch.setattr(sys, 'stdout', output)
+        assert main(['key', str(tmp_path / 'key')]) == 128 + signal.SIGPIPE
+    with open('/dev/full', 'w') as output:
+        monkeypatch.setattr(sys, 'stdout', output)
+        assert main(['key', str(tmp_path / 'other')]) == 2
+    assert capsys.readouterr().err == 'intradp: standard output: No space left on device\n'
+
+
+def test_closed_standard_streams_are_opened(tmp_path) -> None:
+    """Else a file of the command would be its standard output."""
+    program = ('import os, sys; from intradp_ros.core.processes import open_standard_streams; '
+               'open_standard_streams(); print(chr(0x4e2d)); sys.exit(open(os.devnull).fileno())')
+    ended = subprocess.run(['sh', '-c', f'exec {sys.executable} -c "$0" <&- >&- 2>&-', program],
+                           env={**os.environ, 'PYTHONIOENCODING': 'latin-1'})
+    assert ended.returncode == 3

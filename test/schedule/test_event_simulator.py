@@ -246,3 +246,6 @@ def test_rates_that_cannot_be_are_reported():
         simulate(graph, topology, Chunks(), {'air': [(2.0, 0.0)]})
     with pytest.raises(ValueError, match='serve chunks'):
         simulate(graph, topology, FAIR, {'air': [(2.0, 5.0)]})
+    endless = behind_access_point([Device('a'), Device('b')], float('inf'))
+    with pytest.raises(ValueError, match="'air' has no limit"):
+        simulate(graph, endless)

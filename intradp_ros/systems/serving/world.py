@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from intradp_ros.core.limits import MAX_SECONDS
 from intradp_ros.core.numba_compile import machine_code
 from intradp_ros.systems.serving import world_kernels
 from intradp_ros.systems.serving.arrivals import Arrivals
@@ -303,8 +304,15 @@ def _check(world: World, arrivals: Arrivals) -> None:
         raise ValueError(f'1 to {MAX_SITES} sites can be played, not {sites}')
     if world.hop.shape != (sites, sites) or (world.hop < 0).any():
         raise ValueError(f'hops of {sites} sites are {sites} x {sites} seconds, none below 0')
+    if not (0 < world.period < math.inf and np.isfinite(world.hop).all()):
+        raise ValueError(f'rows are made every {world.period} s: a period is finite and above 0, '
+                         'hops are finite')
     if not len(arrivals.time):
         return
+    if not (arrivals.time[-1] - arrivals.time[0] <= MAX_SECONDS
+            and np.isfinite(arrivals.time).all()):
+        raise ValueError(f'requests come within {MAX_SECONDS:g} s, got {arrivals.time[0]} to '
+                         f'{arrivals.time[-1]}')
     for name, values, count in (('site', arrivals.site, sites),
                                 ('service', arrivals.service, world.services)):
         if not 0 <= values.min() <= values.max() < count:

@@ -208,3 +208,20 @@ def test_a_site_keeps_room_for_what_it_alone_has():
     busy = arrivals(poisson(3 * capacity(world), count, 1), 6 * TIMES[-1], 0, np.arange(count) % 2)
     many = [replay(world, busy, POLICIES[name]) for name in ('ours', 'round robin')]
     assert many[0].in_time > 0.99 * many[1].in_time and many[0].wasted <= many[1].wasted
+
+
+def test_what_would_never_end_is_refused():
+    """A play of rows each 0.1 s until the end of time, and requests without number."""
+    endless = float('inf')
+    for time in ([0.0, endless], [0.0, 1e300], [float('nan')], [-1e300, 0.0]):
+        for policy in (POLICIES['nearest'], POLICIES['ours']):
+            with pytest.raises(ValueError, match='requests come within'):
+                replay(one_executor(), arrivals(time, 1.0), policy, rechoose=lambda *_: (1,))
+    with pytest.raises(ValueError, match='a period is finite'):
+        replay(one_executor(period=0.0), arrivals([0.0], 1.0))
+    for rate in (endless, float('nan'), 0.0, -1.0, 1e300):
+        with pytest.raises(ValueError, match='in a second'):
+            streams_of_robots(3, rate, 10.0, 1)
+    for rate, count in ((endless, 3), (1.0, 10**12)):
+        with pytest.raises(ValueError, match='in a second'):
+            poisson(rate, count, 1)
