@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import ctypes
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 import inspect
 from typing import Any
 
@@ -76,33 +76,46 @@ class LaneRun:
 
     lane: Lane
     kv: KvPages
-    positions: Tensor = field(init=False)
     view: LaneView = field(init=False)
     rotary: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     masks: dict[tuple[int, int | None], Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Find the positions; ValueError if a page is not there."""
+        """Let the library see it; ValueError if a page is not there."""
         parts = self.lane.parts
         if any(page >= self.kv.pages for part in parts for page in part.pages):
             raise ValueError(f'a page beyond the {self.kv.pages} of this device')
+        if any(part.stop > PAGE * len(part.pages) for part in parts):
+            raise ValueError('tokens without pages')
         self.kv.used = max(self.kv.used, *(page + 1 for part in parts for page in part.pages), 0)
-        positions = torch.tensor(
-            [p for part in parts for p in range(part.start, part.stop)]).unsqueeze(0)
-        self.positions = self.kv.device.take(positions)
-        self._runs = [page_runs(part.pages) for part in parts]
-        self._places = [part.pages[p // PAGE] * PAGE + p % PAGE
-                        for part in parts for p in range(part.start, part.stop)]
-        first = self._places[0] if self._places else 0
-        self._follow = self._places == list(range(first, first + len(self._places)))
-        self._index = self.kv.device.take(torch.tensor(self._places))
+        counts = [part.count for part in parts]
         begins = np.cumsum([0, *(len(part.pages) for part in parts)])[:len(parts)]
-        self._arrays = (positions[0].numpy().astype(np.int32),
-                        np.repeat(begins, [part.count for part in parts]).astype(np.int64),
-                        np.array([page for part in parts for page in part.pages], np.int32))
-        #: The lane as the compiled library sees it.
-        self.view = LaneView(len(self._places), *(each.ctypes.data for each in self._arrays),
+        self._arrays = (
+            np.array([p for part in parts for p in range(part.start, part.stop)], np.int32),
+            np.repeat(begins, counts).astype(np.int64, copy=False),
+            np.array([page for part in parts for page in part.pages], np.int32))
+        #: The lane as the compiled library sees it; what torch needs is made when asked for.
+        self.view = LaneView(sum(counts), *(each.ctypes.data for each in self._arrays),
                              ctypes.addressof(self.kv.views))
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Return the positions (1 x tokens) of all tokens."""
+        return self.kv.device.take(torch.from_numpy(self._arrays[0]).long().unsqueeze(0))
+
+    @cached_property
+    def _runs(self) -> list[list[tuple[int, int]]]:
+        return [page_runs(part.pages) for part in self.lane.parts]
+
+    @cached_property
+    def _places(self) -> Tensor | slice:
+        """Return where keys go: consecutive places as a slice."""
+        places = [part.pages[p // PAGE] * PAGE + p % PAGE
+                  for part in self.lane.parts for p in range(part.start, part.stop)]
+        first = places[0] if places else 0
+        if places == list(range(first, first + len(places))):
+            return slice(first, first + len(places))
+        return self.kv.device.take(torch.tensor(places))
 
     def show_angles(self, tables: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Let the library see cosines and sines (tokens x dim/2) of each kind of layers."""
@@ -114,12 +127,11 @@ class LaneRun:
     def store(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Put keys and values (heads x tokens x dim) of all parts into their pages."""
         kept_keys, kept_values = self.kv.layers[layer]
-        if self._follow:
-            at = slice(self._places[0], self._places[0] + len(self._places))
-            kept_keys[:, at], kept_values[:, at] = keys, values
+        if isinstance(self._places, slice):
+            kept_keys[:, self._places], kept_values[:, self._places] = keys, values
         else:
-            kept_keys.index_copy_(1, self._index, keys)
-            kept_values.index_copy_(1, self._index, values)
+            kept_keys.index_copy_(1, self._places, keys)
+            kept_values.index_copy_(1, self._places, values)
 
     def gathered(self, layer: int, number: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of all tokens of a part so far; views, where pages follow."""
