@@ -103,8 +103,8 @@ TROUBLES: dict[str, tuple[Callable[[Path], object], str]] = {
     'an adapter': (lambda f: (f / 'adapter_config.json').write_text('{}'), 'merge_and_unload'),
     'code': (lambda f: change(f / 'config.json', model_type='mine', auto_map={
         'AutoConfig': 'configuration_mine.MineConfig'}), 'code of its own'),
-    'an unknown family': (lambda f: change(f / 'config.json', model_type='olmoe'),
-                          "'olmoe' are not"),
+    'an unknown family': (lambda f: change(f / 'config.json', model_type='qwen2_moe'),
+                          "'qwen2_moe' are not"),
     'no configuration': (lambda f: (f / 'config.json').unlink(), 'has no config.json'),
     'half a configuration': (lambda f: (f / 'config.json').write_text('{"model_type": '),
                              'config.json'),
