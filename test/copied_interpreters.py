@@ -218,12 +218,12 @@ def enter(namespace: str) -> None:
     """Enter a network namespace as `ip netns exec` does, with what /sys shows of it."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f'/var/run/netns/{namespace}') as file:
-        for done in (lambda: libc.setns(file.fileno(), _CLONE_NEWNET),
-                     lambda: libc.unshare(_CLONE_NEWNS),
-                     lambda: libc.mount(b'', b'/', b'none', _MS_SLAVE | _MS_REC, None),
-                     lambda: libc.umount2(b'/sys', _MNT_DETACH),
-                     lambda: libc.mount(b'sys', b'/sys', b'sysfs', 0, None)):
-            if done():
+        for call, *arguments in ((libc.setns, file.fileno(), _CLONE_NEWNET),
+                                 (libc.unshare, _CLONE_NEWNS),
+                                 (libc.mount, b'', b'/', b'none', _MS_SLAVE | _MS_REC, None),
+                                 (libc.umount2, b'/sys', _MNT_DETACH),
+                                 (libc.mount, b'sys', b'/sys', b'sysfs', 0, None)):
+            if call(*arguments):
                 raise OSError(ctypes.get_errno(), f'cannot enter {namespace}')
 
 

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Whether the arrays of a serving site hang together."""
+from typing import Any
+
 import numpy as np
 
 from intradp_ros.systems.serving.site_arrays import FREE, FREE_ROWS, OVER, RUNNING, SEATED
 
 
-def check_whole(site):
+def check_whole(site: Any) -> None:
     """
     Raise AssertionError where a site is not whole: rows lost or doubled, slots that do not match.
 

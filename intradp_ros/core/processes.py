@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+import io
 import os
 from pathlib import Path
 import shutil
@@ -92,7 +93,8 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
             setattr(sys, name, os.fdopen(number, 'w' if number else 'r', closefd=False))
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors='backslashreplace')
 
 
 def module_arguments(module: str, *words: str) -> list[str]:

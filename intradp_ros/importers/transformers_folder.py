@@ -212,8 +212,8 @@ def way_of(processor: Any) -> str | None:
     for kind, way in ways.items():
         ours = torch.cat([way['scores'][0, :, None], way['classes'][0, :, None], way['boxes'][0]],
                          1)
-        if ours.shape == made.shape and torch.allclose(*(
-                rows[rows[:, 0].argsort()] for rows in (ours, made)), atol=1e-5):
+        if ours.shape == made.shape and torch.allclose(
+                ours[ours[:, 0].argsort()], made[made[:, 0].argsort()], atol=1e-5):
             return kind
     return ''
 

@@ -17,7 +17,8 @@ from rclpy.parameter import Parameter as RclParameter
 
 from intradp_ros.core.plain_file import check_file, check_folder
 from intradp_ros.nodes import node_modules
-from intradp_ros.nodes.common.lifecycle import AUTOSTART, BOND_PERIOD, ManagedNode
+from intradp_ros.nodes.common.bond import BOND_PERIOD
+from intradp_ros.nodes.common.lifecycle import AUTOSTART, ManagedNode
 from intradp_ros.nodes.common.parameters import declare, naming, Parameter, read
 from intradp_ros.nodes.common.prometheus import METRICS
 

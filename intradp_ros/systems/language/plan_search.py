@@ -45,8 +45,8 @@ class Search:
         self._usable = len(names)
         self.tables = _tables(costs, head, self.names)
         self._blocks, devices = len(costs.manifest.blocks), len(self.names)
-        numbers, figures = np.zeros((4, self._blocks), np.int64), np.zeros((2, self._blocks))
-        self._work = Work(*numbers, *figures, np.zeros(devices), np.zeros(devices))
+        self._work = Work._make((*np.zeros((4, self._blocks), np.int64),
+                                 *np.zeros((2, self._blocks)), *np.zeros((2, devices))))
         self._spare = np.zeros(2 * self._blocks, np.int64)
         self._least, self._fill, self._slots, self._owners, self._sets = _compiled()[0]
         self._is_compiled = _compiled()[1]
