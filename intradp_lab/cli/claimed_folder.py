@@ -16,11 +16,7 @@ def claim_folder(folder: Path, maker: str, results: Iterable[str]) -> None:
     A file `.<maker>` marks folders that this has made.  Nothing but `results`
     (names in the folder) is ever removed, and only from marked folders.
 
-    Raises
-    ------
-    ValueError
-        If the folder holds something and is not marked.
-
+    :raises ValueError: if the folder holds something and is not marked.
     """
     marker = folder / f'.{maker}'
     if folder.exists() and any(folder.iterdir()) and not marker.is_file():

@@ -45,11 +45,7 @@ def link_settings(args: argparse.Namespace) -> LinkSettings:
     """
     Return the link of a command line, with the greatest rate of the trace `args.link`.
 
-    Raises
-    ------
-    CommandError
-        If no link can be like that.
-
+    :raises CommandError: if no link can be like that.
     """
     bottleneck = args.bottleneck or (ACCESS_POINT if args.medium == SHARED_MEDIUM else SENDER)
     try:

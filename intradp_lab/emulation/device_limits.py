@@ -131,13 +131,8 @@ def limited_devices(limits: Mapping[str, DeviceLimits], folder: Path = Path('/va
     On the way out, however it is left, processes that still run in the groups are killed and
     the groups removed; what a killed run left behind is removed on the way in.
 
-    Raises
-    ------
-    ValueError
-        If the devices should have more processor cores than there are.
-    LimitError
-        If the system refuses; `available` says why beforehand.
-
+    :raises ValueError: if the devices should have more processor cores than there are.
+    :raises LimitError: if the system refuses; `available` says why beforehand.
     """
     if sum(one.cpus for one in limits.values()) > (os.cpu_count() or 1):
         raise ValueError(f'the devices should have more than the {os.cpu_count()} cores that '

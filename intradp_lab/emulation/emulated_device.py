@@ -96,22 +96,12 @@ def emulated(model: SharedModel, seconds: Sequence[Table], clock: DeviceClock, *
     """
     Return a model that runs on an emulated device.
 
-    Parameters
-    ----------
-    model :
-        The model to take shapes and row maps from; the digest stays.
-    seconds :
-        For each operator the seconds by count of rows, 0 to all.
-    clock :
-        The device's clock.
-    copies :
-        Seconds for each byte that is copied where pieces are put together.
+    :param model: the model to take shapes and row maps from; the digest stays.
+    :param seconds: for each operator the seconds by count of rows, 0 to all.
+    :param clock: the device's clock.
+    :param copies: seconds for each byte that is copied where pieces are put together.
 
-    Raises
-    ------
-    ValueError
-        If the tables are not those of this model.
-
+    :raises ValueError: if the tables are not those of this model.
     """
     split = model.split
     _check(split, seconds)

@@ -57,22 +57,12 @@ def emulated_pair(mbps: float, transport: str, logs: Path, say: Callable[[str], 
     """
     Set up both sides and the link; everything has ended when the context is left.
 
-    Parameters
-    ----------
-    mbps :
-        Rate of the link each way, in Mbit/s.
-    transport :
-        A transport profile (`transport_choice.CHOICES`).
-    logs :
-        Folder for what the processes print.
-    say :
-        Is given what is not as asked for.
+    :param mbps: rate of the link each way, in Mbit/s.
+    :param transport: a transport profile (`transport_choice.CHOICES`).
+    :param logs: folder for what the processes print.
+    :param say: is given what is not as asked for.
 
-    Raises
-    ------
-    NetworkError
-        If the link cannot be set up.
-
+    :raises NetworkError: if the link cannot be set up.
     """
     common = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **_transport(transport, say)}
     cores = sorted(os.sched_getaffinity(0))

@@ -32,11 +32,7 @@ class LinkSettings:
     `queue_bytes` of each way (or of the shared medium) wait for the rate; at
     the sender, below 213 kB, losses are seen too.
 
-    Raises
-    ------
-    ValueError
-        If a setting is impossible, or nothing could carry that many packets.
-
+    :raises ValueError: if a setting is impossible, or nothing could carry that many packets.
     """
 
     mbit: float = 20.0

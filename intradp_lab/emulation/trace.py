@@ -79,13 +79,8 @@ def read_trace(path: Path) -> LinkTrace:
     """
     Read a CSV file with the columns ``t_seconds`` and ``Mbps``.
 
-    Raises
-    ------
-    ValueError
-        If the file is not such a table, or its numbers are not a trace.
-    OSError
-        If it cannot be read.
-
+    :raises ValueError: if the file is not such a table, or its numbers are not a trace.
+    :raises OSError: if it cannot be read.
     """
     try:
         with path.open(newline='', encoding='utf-8-sig') as file:  # spreadsheets mark UTF-8

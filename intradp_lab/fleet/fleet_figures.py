@@ -60,11 +60,7 @@ def measured_local(fleet: LocalFleet, inputs: Sequence[Sequence[torch.Tensor]], 
     """
     Ask for inferences one at a time, `alone` of them, and then for the others together.
 
-    Raises
-    ------
-    queue.Empty
-        If an answer does not come within `timeout` (s).
-
+    :raises queue.Empty: if an answer does not come within `timeout` (s).
     """
     answers = []
     for frame in inputs[:alone]:

@@ -95,11 +95,7 @@ def video_inputs(count: int, size: int = SIZE) -> list[tuple[torch.Tensor, ...]]
     """
     Return frames of the video as inputs, uint8 ``1x3xHxW``.
 
-    Raises
-    ------
-    MissingWheelError
-        If the wheel with the video is not installed.
-
+    :raises MissingWheelError: if the wheel with the video is not installed.
     """
     return [(torch.from_numpy(picture).permute(2, 0, 1)[None].contiguous(),)
             for picture in frames(count, (size, size))]

@@ -55,13 +55,8 @@ def kill_and_return(scene: FleetScene, plan: StagePlan, folder: Path) -> KilledD
     """
     Run a plan as nodes, kill a device of it and start it again; None if only the asker computes.
 
-    Raises
-    ------
-    ChildError
-        If a process fails, or a new plan does not come.
-    NetworkError
-        If the system refuses namespaces after all.
-
+    :raises ChildError: if a process fails, or a new plan does not come.
+    :raises NetworkError: if the system refuses namespaces after all.
     """
     victim = next((name for name in plan.devices if name != plan.source), None)
     if victim is None:

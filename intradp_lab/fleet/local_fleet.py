@@ -39,21 +39,13 @@ class LocalFleet:
     """
     Devices of a topology, with the role of stages, a coordinator, and the asker's client.
 
-    Parameters
-    ----------
-    topology, source :
-        The network in memory; the device that has inputs and takes results.
-    models :
-        Each device's own copy of the model; a device without one fetches it, if it may.
-    make_plan :
-        The plan for the devices that are there.
-    inflight, waiting, patience, times, gathering, log :
-        As for `PipelineClient` and `FleetCoordinator`.
-    weights :
-        What devices may fetch and hand out; nothing where nothing is said.
-    standby :
-        Further candidates, which coordinate where the first one is gone.
-
+    :param topology, source: the network in memory; the device that has inputs and takes results.
+    :param models: each device's own copy of the model; a device without one fetches it, if it may.
+    :param make_plan: the plan for the devices that are there.
+    :param inflight, waiting, patience, times, gathering, log: as for `PipelineClient` and
+        `FleetCoordinator`.
+    :param weights: what devices may fetch and hand out; nothing where nothing is said.
+    :param standby: further candidates, which coordinate where the first one is gone.
     """
 
     def __init__(self, topology: Topology, source: str, models: Mapping[str, SharedModel],
@@ -125,11 +117,7 @@ class LocalFleet:
         """
         Return the next answers, in the order of asking.
 
-        Raises
-        ------
-        queue.Empty
-            If one does not come within `timeout` (s).
-
+        :raises queue.Empty: if one does not come within `timeout` (s).
         """
         limit = None if math.isinf(timeout) else timeout
         return [self._answers.get(timeout=limit) for _ in range(count)]

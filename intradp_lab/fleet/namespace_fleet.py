@@ -42,12 +42,8 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
     A device of which `own` has a profile takes its times, others those of `profile` by their
     speed.  Devices that are `limited` have no more of this machine than `device_limits` says.
 
-    Raises
-    ------
-    ValueError
-        If the fleet is not joined by one access point or ring without a delay, or
+    :raises ValueError: if the fleet is not joined by one access point or ring without a delay, or
         frames did not go through the pipeline.
-
     """
     joined, devices = only_network(fleet), fleet.topology.devices
     archive = folder / 'model.graph'

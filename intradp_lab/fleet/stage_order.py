@@ -24,11 +24,7 @@ def with_order(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topol
 
     It is None, so that transfers take turns, where no order beats that.
 
-    Raises
-    ------
-    PlanError, ValueError
-        As `stage_tasks` does.
-
+    :raises PlanError, ValueError: as `stage_tasks` does.
     """
     tasks = stage_tasks(split, replace(plan, order=()), seconds, topology, frames, interval,
                         inflight)
@@ -49,11 +45,7 @@ def seconds_by_speed(split: SplitGraph, profile: Profile, topology: Topology,
     A device in `own` has its own profile; the others take the seconds of
     `profile` by their speed.
 
-    Raises
-    ------
-    ValueError
-        If a profile was measured on another graph.
-
+    :raises ValueError: if a profile was measured on another graph.
     """
     profiles = {d.name: (own or {}).get(d.name, profile) for d in topology.devices}
     speeds = {d.name: 1.0 if d.name in (own or {}) else d.speed for d in topology.devices}

@@ -95,11 +95,7 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
     """
     Run a plan: real inferences of all inputs, then emulated ones alone, together, and in time.
 
-    Raises
-    ------
-    FleetNotReady
-        If the devices did not come together, or an answer did not come.
-
+    :raises FleetNotReady: if the devices did not come together, or an answer did not come.
     """
     inflight = usual_inflight(plan)
     real = real_answers(scene, plan, inputs)

@@ -304,11 +304,7 @@ def run_scene(folder: Path, cache: Path, scene: Scene, say: Callable[[str], None
 
     What fails is said under "failed", of a system or of the kill.
 
-    Raises
-    ------
-    NetworkError, LimitError
-        If the system refuses namespaces or limits.
-
+    :raises NetworkError, LimitError: if the system refuses namespaces or limits.
     """
     names = list(scene.memory)
     say('importing the model, and asking one process')

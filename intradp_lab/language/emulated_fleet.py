@@ -78,11 +78,7 @@ class Talking:
         """
         Return the next object that has a key; those before it are dropped.
 
-        Raises
-        ------
-        ChildError
-            If none comes within so many seconds (`Patience`), or the process ends.
-
+        :raises ChildError: if none comes within so many seconds (`Patience`), or the process ends.
         """
         patience = Patience(timeout)
         while not patience.over:
@@ -190,13 +186,8 @@ def language_fleet(folder: Path, devices: Sequence[EmulatedDevice], store: Path,
 
     `planning` is what the coordinator is given in addition to devices and store.
 
-    Raises
-    ------
-    ChildError
-        If a process ends, or there is no plan in time.
-    NetworkError, LimitError
-        If the system refuses namespaces or limits.
-
+    :raises ChildError: if a process ends, or there is no plan in time.
+    :raises NetworkError, LimitError: if the system refuses namespaces or limits.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = [device.name for device in devices]

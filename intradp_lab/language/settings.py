@@ -93,11 +93,7 @@ def even_plan(costs: LanguageCosts, head: str, devices: frozenset[str]) -> Segme
     """
     Return the fastest plan that gives each device as many layers as the others.
 
-    Raises
-    ------
-    NoPlanError
-        If there is none.
-
+    :raises NoPlanError: if there is none.
     """
     names, layers = ring_order(devices, head), costs.manifest.layers
     counts = {n: (k + 1) * layers // len(names) - k * layers // len(names)

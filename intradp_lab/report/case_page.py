@@ -65,11 +65,7 @@ def case_page(facts: CaseFacts) -> str:
     """
     Return the page as HTML.
 
-    Raises
-    ------
-    ValueError
-        If no system ran.
-
+    :raises ValueError: if no system ran.
     """
     if not facts.systems:
         raise ValueError('a case needs at least one system that ran')

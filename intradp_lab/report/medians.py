@@ -34,11 +34,7 @@ def median_interval(values: Sequence[float]) -> Interval:
 
     Of fewer than six values the interval is all of them, which is less sure.
 
-    Raises
-    ------
-    ValueError
-        If there are no values.
-
+    :raises ValueError: if there are no values.
     """
     if not values:
         raise ValueError('no values, so no median')
@@ -67,10 +63,6 @@ def paired_ratio(ours: Sequence[float], others: Sequence[float]) -> Interval:
     Values taken in turn share what the machine did meanwhile, which then
     falls out.
 
-    Raises
-    ------
-    ValueError
-        If they are not as many, or there are none.
-
+    :raises ValueError: if they are not as many, or there are none.
     """
     return median_interval([a / b for a, b in zip(ours, others, strict=True)])

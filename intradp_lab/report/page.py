@@ -63,11 +63,7 @@ def render(template: str, **facts: Any) -> str:
     """
     Return a page; everything in `facts` is escaped unless it is markup already.
 
-    Raises
-    ------
-    jinja2.UndefinedError
-        If the template needs something that `facts` does not have.
-
+    :raises jinja2.UndefinedError: if the template needs something that `facts` does not have.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name('templates')), autoescape=True,

@@ -32,11 +32,8 @@ def exact(arrival: ArrayLike, deadline: ArrayLike, seconds: Sequence[float]) -> 
     `arrival` and `deadline` are seconds of one clock, `seconds[b - 1]` the time of a batch of
     b (infinite where there is none).  It takes n^2 steps for each size of a batch.
 
-    Raises
-    ------
-    ValueError
-        If the deadlines do not come in the order of the arrivals, or times are not numbers.
-
+    :raises ValueError: if the deadlines do not come in the order of the arrivals, or times are not
+        numbers.
     """
     arrived, due = times(arrival, deadline)
     order = np.lexsort((due, arrived))

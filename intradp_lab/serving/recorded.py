@@ -81,11 +81,7 @@ def read_azure(path: Path) -> Floats:
     """
     Return the times of a file of the Azure LLM trace of 2023, seconds from the first request.
 
-    Raises
-    ------
-    ValueError
-        Names file and line where there is no time.
-
+    :raises ValueError: names file and line where there is no time.
     """
     found = array('d')
     for line, row in _rows(path):
@@ -108,11 +104,7 @@ def read_recorded(path: Path, sites: Sequence[str], services: Sequence[str]) -> 
     """
     Return the requests that gateways recorded (CSV; the first line names `COLUMNS`).
 
-    Raises
-    ------
-    ValueError
-        Names file, line, column and fix.
-
+    :raises ValueError: names file, line, column and fix.
     """
     index = {'site': {name: k for k, name in enumerate(sites)},
              'service': {name: k for k, name in enumerate(services)}}

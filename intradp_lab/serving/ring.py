@@ -62,11 +62,7 @@ class RingRow:
 
     A life is a number drawn when a site starts.
 
-    Raises
-    ------
-    ValueError
-        If a number is out of its limits.
-
+    :raises ValueError: if a number is out of its limits.
     """
 
     site: int
@@ -133,11 +129,7 @@ class RingSite:
         """
         Take a message that was under way for `hop` seconds; return the rows that are news.
 
-        Raises
-        ------
-        ValueError
-            If it names a site that is not there, or comes from this one.
-
+        :raises ValueError: if it names a site that is not there, or comes from this one.
         """
         sender = message.sender
         if sender == self.site:

@@ -111,11 +111,7 @@ def scene(folder: Path, models: Path, mbps: float, cores: float) -> Iterator[Sce
     As root each site has a network namespace of its own and a part of the processor, and robots
     share `mbps` of air.
 
-    Raises
-    ------
-    ChildError
-        If a process ends, or does not load in time.
-
+    :raises ChildError: if a process ends, or does not load in time.
     """
     lacking = network.available()
     names = [*SITES, 'robots']

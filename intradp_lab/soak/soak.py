@@ -64,11 +64,7 @@ def run_soak(plan: SoakPlan, out: Path, say: Say = lambda text: None) -> SoakRec
     """
     Run the nodes under faults and return what was seen.
 
-    Raises
-    ------
-    ChildError
-        If the nodes do not start, or the robot or the camera ends.
-
+    :raises ChildError: if the nodes do not start, or the robot or the camera ends.
     """
     random, report = Random(plan.seed), out / 'camera.json'
     with open_site(out, plan.mbps) as site:

@@ -44,11 +44,8 @@ class CaseRun:
         """
         Let all systems run, and return the report that is written to the folder.
 
-        Raises
-        ------
-        NetworkError, ChildError
-            If this machine cannot provide the link, or a process fails.
-
+        :raises NetworkError, ChildError: if this machine cannot provide the link, or a process
+            fails.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         write_trace(self.trace, self.folder / TRACE)

@@ -95,11 +95,7 @@ def load_results(path: Path) -> Results:
     """
     Read what `Results.save` wrote.
 
-    Raises
-    ------
-    ValueError
-        If the file holds no such results.
-
+    :raises ValueError: if the file holds no such results.
     """
     try:
         data = json.loads(path.read_text())

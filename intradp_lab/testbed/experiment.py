@@ -51,11 +51,7 @@ def place(folder: Path, transport: str = AUTO, link: LinkSettings = _PLAIN) -> I
 
     The link's rate is set by each trial.
 
-    Raises
-    ------
-    NetworkError
-        If this machine lets us shape no link (it needs Linux and root).
-
+    :raises NetworkError: if this machine lets us shape no link (it needs Linux and root).
     """
     variables, _ = usable_environment(transport)
     environment = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **variables}
@@ -68,11 +64,7 @@ def run_trial(where: Place, trial: Trial, path: Path, trace: LinkTrace, notify: 
     """
     Run all phases of a trial, each from the beginning of the trace.
 
-    Raises
-    ------
-    ChildError
-        If a side ends early or does not come to its end in time.
-
+    :raises ChildError: if a side ends early or does not come to its end in time.
     """
     trial.save(path)
     where.link.set_rate(trace.rate_at(0.0) or 1.0)
@@ -100,13 +92,8 @@ def run_on(transport: str, link: LinkSettings, folder: Path, trial: Trial, trace
     """
     Run a trial in a folder, over DDS or (`IN_PROCESS`) without; return also what carried it.
 
-    Raises
-    ------
-    NetworkError, ChildError
-        If this machine cannot provide the link, or a process fails.
-    ValueError
-        If a link in memory cannot be like that.
-
+    :raises NetworkError, ChildError: if this machine cannot provide the link, or a process fails.
+    :raises ValueError: if a link in memory cannot be like that.
     """
     path = folder / 'trial.json'
     if transport == IN_PROCESS:

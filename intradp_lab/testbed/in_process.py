@@ -70,11 +70,7 @@ def run_in_process(trial: Trial, trace: LinkTrace, link: LinkSettings,
     """
     Run all phases of a trial in this process, each from the beginning of the trace.
 
-    Raises
-    ------
-    ValueError
-        If a link in memory cannot be like that.
-
+    :raises ValueError: if a link in memory cannot be like that.
     """
     check_in_process(link)
     prepare_process(torch.get_num_threads())

@@ -45,14 +45,9 @@ def run_outages(case: CaseRun, report: dict[str, Any], book: Path, seconds: Sequ
     The link has the mean rate of the case's trace.  The robot is as patient
     as a node is by default, unlike in a comparison (`trial.UNHURRIED`).
 
-    Raises
-    ------
-    ValueError
-        If an outage is too short or too long.
-    NetworkError, ChildError
-        If this machine cannot provide the link, or a process fails; an
-        inference without a result is such a failure.
-
+    :raises ValueError: if an outage is too short or too long.
+    :raises NetworkError, ChildError: if this machine cannot provide the link, or a process fails;
+        an inference without a result is such a failure.
     """
     check_outages(seconds)
     folder, patience = case.folder / OUTAGES, PatiencePolicy()

@@ -89,15 +89,9 @@ def outage_figures(seen: Seen, trace: LinkTrace, alone: float, timeout: float) -
     """
     Return what outages did, in ms and seconds, next to what is wanted.
 
-    Parameters
-    ----------
-    seen, trace :
-        What ran, and on which link; they began together.
-    alone :
-        Seconds that the robot takes for an inference by itself.
-    timeout :
-        Seconds of silence after which it goes on by itself.
-
+    :param seen, trace: what ran, and on which link; they began together.
+    :param alone: seconds that the robot takes for an inference by itself.
+    :param timeout: seconds of silence after which it goes on by itself.
     """
     limit = TIMES_ALONE * alone + timeout
     return {

@@ -37,22 +37,13 @@ def write_case_page(folder: Path, title: str, home: str = '') -> Path:
     """
     Write the page of a case from what is in its folder, and return its path.
 
-    Parameters
-    ----------
-    folder :
-        Has ``report.json``, ``trial.json``, ``seen.json`` and ``trace.csv``, and what the
-        trial names: books and profiles.  If the report has outages, ``outages`` holds
+    :param folder: has ``report.json``, ``trial.json``, ``seen.json`` and ``trace.csv``, and what
+        the trial names: books and profiles.  If the report has outages, ``outages`` holds
         ``seen.json`` and ``trace.csv`` of that run.
-    title :
-        Says what ran.
-    home :
-        Address of the page of all cases, if there is one.
+    :param title: says what ran.
+    :param home: address of the page of all cases, if there is one.
 
-    Raises
-    ------
-    OSError, ValueError
-        If a file is missing or not what it should be.
-
+    :raises OSError, ValueError: if a file is missing or not what it should be.
     """
     report = json.loads((folder / 'report.json').read_text())
     trial = Trial.load(folder / 'trial.json')

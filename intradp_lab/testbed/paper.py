@@ -151,13 +151,8 @@ def run_case(evaluation: Evaluation, folder: Path, workload: Workload, inputs: s
 
     `notify` gets the name of each system as it begins, and ``check``.
 
-    Raises
-    ------
-    NetworkError, ChildError
-        If this machine cannot provide the link, or a process fails.
-    ValueError
-        If the workload was not prepared for this evaluation.
-
+    :raises NetworkError, ChildError: if this machine cannot provide the link, or a process fails.
+    :raises ValueError: if the workload was not prepared for this evaluation.
     """
     ready = prepared(workload, inputs, folder / PLANS, evaluation.planning)
     if ready is None:

@@ -55,11 +55,7 @@ def read_recording(path: Path) -> Recording:
     """
     Read a recording.
 
-    Raises
-    ------
-    ValueError
-        If the file is not a recording.
-
+    :raises ValueError: if the file is not a recording.
     """
     try:
         data = read_json(path, MAX_FILE)
@@ -85,11 +81,7 @@ def profile_from_recording(split: SplitGraph, digest: str, recording: Recording,
     input; where the captured one has another resolution, its time is scaled
     by the elements of its output.
 
-    Raises
-    ------
-    ValueError
-        If less than nine tenths of the recorded time find their operator.
-
+    :raises ValueError: if less than nine tenths of the recorded time find their operator.
     """
     source = split.graph.values[split.graph.inputs[0]].shape
     order = as_captured(split)

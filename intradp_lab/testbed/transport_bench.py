@@ -59,11 +59,7 @@ def run_job(job: Job, settings: LinkSettings, folder: Path) -> dict[str, Any]:
     `beyond_ms`, by size, longer than those of the tensor alone; `wire` is
     bytes on the wire by bytes of data.
 
-    Raises
-    ------
-    NetworkError, ChildError
-        If the link cannot be made, or a process fails.
-
+    :raises NetworkError, ChildError: if the link cannot be made, or a process fails.
     """
     environment = {} if job.kind == TCP else {
         'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **transport_environment(job.kind)}

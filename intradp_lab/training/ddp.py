@@ -66,11 +66,7 @@ def train_by_ddp(task: str, batch: int, rounds: int, seconds: Mapping[str, tuple
     """
     Train some rounds on devices with the seconds of a sample, and of a step, at a rate (bytes/s).
 
-    Raises
-    ------
-    ChildError
-        If a process fails.
-
+    :raises ChildError: if a process fails.
     """
     shares = largest_remainder([1 / sample for sample, _ in seconds.values()], batch)
     store = logs / f'ddp-{secrets.token_hex(4)}.store'

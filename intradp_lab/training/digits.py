@@ -38,11 +38,7 @@ def digits_data() -> tuple[TensorData, TensorData]:
     """
     Return pictures of digits to train with, and others to check with.
 
-    Raises
-    ------
-    TaskError
-        If scikit-learn, which brings them, is not installed.
-
+    :raises TaskError: if scikit-learn, which brings them, is not installed.
     """
     try:
         from sklearn.datasets import load_digits

@@ -29,11 +29,7 @@ def seeded(factory: Factory) -> Factory:
     Weights and biases of linear layers and convolutions become uniform numbers
     of the size that PyTorch gives them; what is constant stays.
 
-    Raises
-    ------
-    ValueError
-        By the factory, if other modules have weights that are not constant.
-
+    :raises ValueError: by the factory, if other modules have weights that are not constant.
     """
     @wraps(factory)
     def same() -> nn.Module:

@@ -34,11 +34,7 @@ def cache_folder() -> Path:
     """
     Return the folder for profiles: ``$INTRADP_CACHE``, or one in the user's cache.
 
-    Raises
-    ------
-    FileNotFoundError
-        If the user has none.
-
+    :raises FileNotFoundError: if the user has none.
     """
     if given := os.environ.get('INTRADP_CACHE'):
         return Path(given)

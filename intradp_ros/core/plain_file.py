@@ -19,11 +19,7 @@ def open_plain(path: Path) -> BinaryIO:
     """
     Open a file to read it.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read, or is not a regular file; it names `path`.
-
+    :raises OSError: if it cannot be read, or is not a regular file; it names `path`.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     mode = os.fstat(handle).st_mode

@@ -44,11 +44,7 @@ def chrome_trace(frames: Sequence[TracedFrame], title: str) -> dict[str, Any]:
     """
     Return the trace of frames as plain data.
 
-    Raises
-    ------
-    ValueError
-        If there is no span in any frame.
-
+    :raises ValueError: if there is no span in any frame.
     """
     spans = [span for frame in frames for span in frame.spans]
     if not spans:

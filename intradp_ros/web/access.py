@@ -49,13 +49,8 @@ class ApiKeys:
         """
         Read a file of keys.
 
-        Raises
-        ------
-        ValueError
-            If others than its owner may read it, or a line is not a name and key.
-        OSError
-            If it cannot be read.
-
+        :raises ValueError: if others than its owner may read it, or a line is not a name and key.
+        :raises OSError: if it cannot be read.
         """
         check_private(path, 'the API keys in')
         with open_plain(path) as file:

@@ -68,11 +68,7 @@ class InferenceGrpc:
         """
         Bind and serve; port 0 takes a free one (`port` says which).
 
-        Raises
-        ------
-        OSError
-            If the address or port cannot be had.
-
+        :raises OSError: if the address or port cannot be had.
         """
         self._gateway, self._clients = gateway, clients
         self._limits = clients.limits.of(f'{PATH}/models')

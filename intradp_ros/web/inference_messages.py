@@ -118,11 +118,7 @@ def parsed(kind: str, data: bytes | memoryview) -> Any:
     """
     Return a message; its fields are counted before it is parsed.
 
-    Raises
-    ------
-    ProtocolError
-        If it is not one, or has too many fields.
-
+    :raises ProtocolError: if it is not one, or has too many fields.
     """
     if len(data) > MAX_JSON:
         raise ProtocolError(f'{len(data)} bytes in addition to raw_input_contents: send at most '
@@ -191,11 +187,7 @@ def infer_message(data: bytes, inputs: Sequence[TensorSpec]) -> InferBody:
     """
     Return what a ``ModelInferRequest`` says; `inputs` are the model's.
 
-    Raises
-    ------
-    ProtocolError
-        If it is not taken; the text names the field.
-
+    :raises ProtocolError: if it is not taken; the text names the field.
     """
     view = memoryview(data)
     raw, head, at = list[memoryview](), list[memoryview](), 0
@@ -272,11 +264,7 @@ def answer_message(model: str, asked: InferBody, end: InferEnd) -> bytes:
     """
     Return the ``ModelInferResponse`` of an answer in time.
 
-    Raises
-    ------
-    ProtocolError
-        If an output is asked for that there is not.
-
+    :raises ProtocolError: if an output is asked for that there is not.
     """
     found = CLASSES['ModelInferResponse'](model_name=model, model_version='1', id=asked.id)
     for key, value in figures(end).items():

@@ -59,11 +59,7 @@ def infer_body(body: bytes, header: int | None, inputs: Sequence[TensorSpec]) ->
     """
     Return what a body says; `header` are its bytes of JSON if tensors follow, `inputs` its specs.
 
-    Raises
-    ------
-    ProtocolError
-        If it is not taken; the text names the field.
-
+    :raises ProtocolError: if it is not taken; the text names the field.
     """
     length = len(body) if header is None else header
     if not 0 < length <= min(len(body), MAX_JSON):
@@ -234,11 +230,7 @@ def answer(model: str, asked: InferBody, end: InferEnd) -> tuple[bytes, int | No
     """
     Return the body of an answer in time, and its bytes of JSON if binary tensors follow.
 
-    Raises
-    ------
-    ProtocolError
-        If an output is asked for that there is not.
-
+    :raises ProtocolError: if an output is asked for that there is not.
     """
     outputs, rest = [], list[bytes]()
     for name, binary in wanted(

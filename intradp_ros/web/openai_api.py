@@ -176,11 +176,7 @@ def _parsed(kind: type[B], data: bytes, client: str) -> tuple[B, list[TextReques
     """
     Return a body, what it asks for, and the tool that must be called; runs on any thread.
 
-    Raises
-    ------
-    ValueError
-        If it is none.
-
+    :raises ValueError: if it is none.
     """
     try:
         body = kind.model_validate(parse_json(data.decode('utf-8-sig'), _MOST_BODY))

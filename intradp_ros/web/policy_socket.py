@@ -54,11 +54,7 @@ def asked_by(path: str, query: bytes) -> Asked:
     """
     Return what an address says.
 
-    Raises
-    ------
-    BadObservationError
-        If a number is none.
-
+    :raises BadObservationError: if a number is none.
     """
     try:
         fields = parse_qs(query.decode('ascii', 'replace')[:2000], max_num_fields=16)
@@ -101,11 +97,7 @@ def request_of(data: bytes, asked: Asked, ignore: tuple[str, ...] = (), **more: 
     """
     Return the request that an observation is; `ignore` names entries that are left out.
 
-    Raises
-    ------
-    BadObservationError
-        If it is not taken; the text names the field.
-
+    :raises BadObservationError: if it is not taken; the text names the field.
     """
     try:
         found = unpack(data)

@@ -92,11 +92,7 @@ def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None
 
     Clients named in `docks` may offer executors.
 
-    Raises
-    ------
-    OSError
-        If the address or port cannot be had.
-
+    :raises OSError: if the address or port cannot be had.
     """
     return WebServer(Guard(ServingApp(gateway, docks), clients or site_clients(keys, rate)),
                      address, port, web_sockets=WebSocketLimits(MAX_MESSAGE, PING, PONG))

@@ -291,11 +291,7 @@ def end_of(data: str | bytes) -> InferEnd:
     """
     Return what a gateway answered.
 
-    Raises
-    ------
-    TensorMessageError, ValueError, KeyError, TypeError
-        If it is not an answer.
-
+    :raises TensorMessageError, ValueError, KeyError, TypeError: if it is not an answer.
     """
     if isinstance(data, str):
         said = json.loads(data)

@@ -26,11 +26,8 @@ def metrics_text(described: Mapping[str, Any]) -> bytes:
     """
     Return the text of what a gateway describes.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If there is no prometheus_client; the text names the command that brings it.
-
+    :raises ModuleNotFoundError: if there is no prometheus_client; the text names the command that
+        brings it.
     """
     try:
         client, core = (import_module(name) for name in (

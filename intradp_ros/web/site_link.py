@@ -68,11 +68,7 @@ def asked(data: bytes) -> tuple[str, Any]:
     """
     Return what a gateway that asks says: ask, stop or ping, and what of it.
 
-    Raises
-    ------
-    ValueError
-        If it is not a message; the text says why.
-
+    :raises ValueError: if it is not a message; the text says why.
     """
     match _message(data):
         case ['ping', sent]:
@@ -98,11 +94,7 @@ def answered(data: bytes) -> tuple[str, Any]:
     """
     Return what a gateway that is asked says: a row, or the end of a request with one.
 
-    Raises
-    ------
-    ValueError
-        If it is not a message; the text says why.
-
+    :raises ValueError: if it is not a message; the text says why.
     """
     match _message(data):
         case ['row', sent, row]:

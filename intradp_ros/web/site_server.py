@@ -38,15 +38,10 @@ class SiteAccess:
         """
         Read the keys.
 
-        Raises
-        ------
-        ValueError
-            If the address needs keys, others may read one, or one that may dock has none.
-        ModuleNotFoundError
-            If a package for gRPC is missing; the text says which.
-        OSError
-            If a file cannot be read.
-
+        :raises ValueError: if the address needs keys, others may read one, or one that may dock
+            has none.
+        :raises ModuleNotFoundError: if a package for gRPC is missing; the text says which.
+        :raises OSError: if a file cannot be read.
         """
         found = ApiKeys.load(keys) if keys else None
         check_address(address, found)

@@ -38,11 +38,8 @@ def unpack(data: bytes, values: int = MAX_VALUES) -> Any:
     """
     Return what a message holds: maps with texts as keys, lists, texts, bytes, numbers, arrays.
 
-    Raises
-    ------
-    TensorMessageError
-        If it is not MessagePack, too large in some way, or an array is not one.
-
+    :raises TensorMessageError: if it is not MessagePack, too large in some way, or an array is not
+        one.
     """
     reader = _Reader(data, values)
     try:

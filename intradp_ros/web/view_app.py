@@ -132,11 +132,7 @@ class ViewServer(WebServer):
     """
     Serves the page; with keys its frame is open to all, what it shows is not.
 
-    Raises
-    ------
-    OSError
-        If the address or port cannot be had.
-
+    :raises OSError: if the address or port cannot be had.
     """
 
     def __init__(self, source: Source, address: str, port: int, keys: ApiKeys | None = None,

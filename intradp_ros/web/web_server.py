@@ -57,11 +57,7 @@ class WebServer:
 
         `limits` are lowered to what the process's files allow.
 
-        Raises
-        ------
-        OSError
-            If the address or port cannot be had.
-
+        :raises OSError: if the address or port cannot be had.
         """
         limits = (limits or ConnectionLimits()).within_files()
         self._listener = Listener.at(address, port, limits)

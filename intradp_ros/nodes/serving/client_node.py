@@ -251,11 +251,7 @@ class ClientNode(ManagedNode):
         """
         Return the gateways to ask; with a key these are the first ones, in another order.
 
-        Raises
-        ------
-        ValueError
-            If there are none, or others than those and this node has a key.
-
+        :raises ValueError: if there are none, or others than those and this node has a key.
         """
         named = [name for name in names if name]
         if not named:

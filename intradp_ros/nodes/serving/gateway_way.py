@@ -120,13 +120,8 @@ def open_way(node: ManagedNode, given: Mapping[str, Any], key: SharedKey | None)
     """
     Open the way that a node's parameters name.
 
-    Raises
-    ------
-    ValueError
-        If there is no service; if gateways are of both kinds, none, or cannot be.
-    OSError
-        If there is no file of the API key.
-
+    :raises ValueError: if there is no service; if gateways are of both kinds, none, or cannot be.
+    :raises OSError: if there is no file of the API key.
     """
     names, service = [name for name in given['gateways'] if name], given['service']
     if not service:

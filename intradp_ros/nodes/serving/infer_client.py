@@ -101,11 +101,7 @@ class InferClient:
         """
         Ask other gateways from now on; what is in flight is answered by those before.
 
-        Raises
-        ------
-        ValueError
-            If they cannot be names of nodes, or are too many.
-
+        :raises ValueError: if they cannot be names of nodes, or are too many.
         """
         for name in gateways:
             check_server_name(name)

@@ -58,11 +58,7 @@ def request_of(message: Infer.Request, spent: float) -> InferRequest:
     """
     Return the request that a message is, which came `spent` seconds ago.
 
-    Raises
-    ------
-    InferMessageError
-        If it is not taken.
-
+    :raises InferMessageError: if it is not taken.
     """
     try:
         remaining = float(message.remaining)
@@ -103,11 +99,7 @@ def end_of(message: Infer.Response) -> InferEnd:
     """
     Return the end that an answer says.
 
-    Raises
-    ------
-    InferMessageError
-        If it says none.
-
+    :raises InferMessageError: if it says none.
     """
     try:
         fate = InferFate(message.fate)
@@ -138,11 +130,8 @@ def tensors_of(messages: Sequence[Tensor], most: int) -> Tensors:
     """
     Return tensors by name, which share the memory of their messages.
 
-    Raises
-    ------
-    InferMessageError
-        If a field is impossible, or they have more than `most` bytes together.
-
+    :raises InferMessageError: if a field is impossible, or they have more than `most` bytes
+        together.
     """
     total = sum(len(message.data) for message in messages)
     if total > most:
@@ -193,11 +182,7 @@ class RequestSeals:
         """
         Check the seal of a request, which is good once.
 
-        Raises
-        ------
-        SealError
-            If it has none that is good.
-
+        :raises SealError: if it has none that is good.
         """
         if self._key is None:
             return
@@ -243,11 +228,7 @@ def check_answer(key: SharedKey | None, answer: Infer.Response, request: Infer.R
     """
     Check the seal of an answer.
 
-    Raises
-    ------
-    SealError
-        If there is a key and it does not seal the answer.
-
+    :raises SealError: if there is a key and it does not seal the answer.
     """
     if key is not None and not is_mac(answer.mac, _answer_mac(key, answer, request)):
         raise SealError('forged' if len(answer.mac) else 'unsealed',

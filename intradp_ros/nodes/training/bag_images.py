@@ -61,31 +61,20 @@ class BagImages:
         """
         Read the bag once, for the stamps of its images.
 
-        Parameters
-        ----------
-        bag :
-            The folder that `ros2 bag record` wrote, or one file of it (.mcap, .db3).
-        topic :
-            Of sensor_msgs/Image or sensor_msgs/CompressedImage.
-        labels :
-            The label of an image by its stamp in nanoseconds; images without one are left out.
-            `labels_of_csv` and `labels_of_topic` make such.
-        size :
-            Height and width of the samples.
-        card :
-            How an image becomes an input, as `inference_node` does it with a model's card.
-        dtype :
-            Of the samples, shape (3, height, width): integers are pixels of 0 to 255, floating
-            point numbers 0 to 1, or as the card normalises them.
-        image_bits :
-            The bits of 16-bit images that the camera uses (parameter of `inference_node`).
+        :param bag: the folder that `ros2 bag record` wrote, or one file of it (.mcap, .db3).
+        :param topic: of sensor_msgs/Image or sensor_msgs/CompressedImage.
+        :param labels: the label of an image by its stamp in nanoseconds; images without one are
+            left out. `labels_of_csv` and `labels_of_topic` make such.
+        :param size: height and width of the samples.
+        :param card: how an image becomes an input, as `inference_node` does it with a model's
+            card.
+        :param dtype: of the samples, shape (3, height, width): integers are pixels of 0 to 255,
+            floating point numbers 0 to 1, or as the card normalises them.
+        :param image_bits: the bits of 16-bit images that the camera uses (parameter of
+            `inference_node`).
 
-        Raises
-        ------
-        TaskError
-            If rosbags is missing, the bag cannot be read, has no images on the topic, or none
-            that has a label.
-
+        :raises TaskError: if rosbags is missing, the bag cannot be read, has no images on the
+            topic, or none that has a label.
         """
         self._path, self._topic, self._size = Path(bag), topic, size
         self._card, self._dtype, self._bits = card or InputCard(), dtype, image_bits
@@ -124,11 +113,7 @@ class BagImages:
         """
         Return an image, and its label; the same ones whenever they are taken.
 
-        Raises
-        ------
-        TaskError
-            If the image cannot be decoded, or the bag is not the one of before.
-
+        :raises TaskError: if the image cannot be decoded, or the bag is not the one of before.
         """
         stamp = self.stamps[number]
         try:
@@ -182,11 +167,7 @@ def labels_of_csv(path: str | Path, names: Sequence[str] = ()) -> dict[int, int]
     A stamp is in seconds with a decimal point, or in nanoseconds without one, or in two columns
     sec and nanosec.  A label is a number, or one of `names`, whose place it then is.
 
-    Raises
-    ------
-    TaskError
-        If the file or one of its lines makes no sense; the text names the line.
-
+    :raises TaskError: if the file or one of its lines makes no sense; the text names the line.
     """
     found = dict[int, int]()
     try:
@@ -215,11 +196,7 @@ def labels_of_topic(bag: str | Path, topic: str,
     label the images of a smaller one.  `label` makes one of a message, or None to leave it out:
     see `likeliest`.
 
-    Raises
-    ------
-    TaskError
-        If rosbags or the messages' package is missing, or the bag cannot be read.
-
+    :raises TaskError: if rosbags or the messages' package is missing, or the bag cannot be read.
     """
     path, found = Path(bag), dict[int, Any]()
     with _reading(path):

@@ -84,12 +84,8 @@ def follow(asked: Mapping[str, Any], say: Say, cancelled: threading.Event) -> di
     node is lost, or another one coordinates in its place, the goal goes to the others, to join
     what goes on there.
 
-    Raises
-    ------
-    ValueError
-        If no node is there, or the one that trained is gone and none of the others goes on; if
-        the key cannot be read.
-
+    :raises ValueError: if no node is there, or the one that trained is gone and none of the others
+        goes on; if the key cannot be read.
     """
     key = open_key(asked.get('key_file', ''), lambda text: None)
     context = Context()

@@ -41,11 +41,8 @@ class TrainingCoordination(TrainingPlanner):
     Devices are those of `fleet_file`; without one those that are there when a goal begins, and
     those that the parameter `devices` names.
 
-    Raises
-    ------
-    ValueError
-        If there are no tasks, the address is none, or torch cannot talk to other processes.
-
+    :raises ValueError: if there are no tasks, the address is none, or torch cannot talk to other
+        processes.
     """
 
     def __init__(self, node: ManagedNode, given: Mapping[str, Any]) -> None:

@@ -26,11 +26,8 @@ class TrainingDevice:
     """
     Takes part in the training of its tasks.
 
-    Raises
-    ------
-    ValueError
-        If it has none, its address is none, or its torch cannot talk to other processes.
-
+    :raises ValueError: if it has none, its address is none, or its torch cannot talk to other
+        processes.
     """
 
     def __init__(self, node: DeviceNode, given: Mapping[str, Any]) -> None:

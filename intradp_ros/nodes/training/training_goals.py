@@ -139,12 +139,8 @@ class TrainingGoals:
 
     With a key it takes what is sealed with it.
 
-    Raises
-    ------
-    ValueError
-        If there is no task, no place of data, no such device to compute on, or this torch cannot
-        talk to other processes.
-
+    :raises ValueError: if there is no task, no place of data, no such device to compute on, or
+        this torch cannot talk to other processes.
     """
 
     def __init__(self, node: ManagedNode, ground: Ground, tasks: Sequence[str], folder: str,

@@ -55,11 +55,7 @@ class Recorded:
     """
     What a demo wrote, as views: `length` steps, `view(step)` each.
 
-    Raises
-    ------
-    ValueError
-        If the folder holds no report that this release knows.
-
+    :raises ValueError: if the folder holds no report that this release knows.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -163,11 +163,7 @@ class LibraryBlocks:
     """
     Blocks of a model as `transformers` computes them, on a device.
 
-    Raises
-    ------
-    FamilyError
-        If its family is not understood.
-
+    :raises FamilyError: if its family is not understood.
     """
 
     def __init__(self, manifest: Manifest, device: KernelDevice = HOST) -> None:
@@ -342,11 +338,7 @@ def put_stored(module: nn.Module, tensors: Mapping[str, Stored], compute: Kernel
     """
     Put kernels in the place of a module's matrices, norms and activations.
 
-    Raises
-    ------
-    FamilyError
-        If a tensor belongs to something else.
-
+    :raises FamilyError: if a tensor belongs to something else.
     """
     left = set(tensors)
     for path, part in list(module.named_modules()):
@@ -382,11 +374,7 @@ def norm_offset(kind: Any) -> float:
     """
     Return what a kind of norms of the library adds to its weights: 0 or 1.
 
-    Raises
-    ------
-    FamilyError
-        If it computes something else.
-
+    :raises FamilyError: if it computes something else.
     """
     x, weight = torch.linspace(-2.0, 3.0, 24).view(3, 8), torch.linspace(-1.0, 2.0, 8)
     with torch.device('cpu'), torch.no_grad():

@@ -116,11 +116,8 @@ def check_tensors(what: object, config: Mapping[str, Any],
     """
     Compare what files hold with what a model needs, both ways.
 
-    Raises
-    ------
-    ImportModelError
-        If a tensor is missing, of another shape, or is not part of such a model.
-
+    :raises ImportModelError: if a tensor is missing, of another shape, or is not part of such a
+        model.
     """
     try:
         check_layers(what, config['model_type'], check_config(config), shapes)
@@ -151,11 +148,8 @@ def generation_of(given: Any, what: object = 'generation_config.json') -> dict[s
     """
     Return what a `GenerationConfig` changes, as plain data.
 
-    Raises
-    ------
-    ImportModelError
-        If it asks for something that answers here would not have, or that cannot be.
-
+    :raises ImportModelError: if it asks for something that answers here would not have, or that
+        cannot be.
     """
     plain = {key: value for key, value in given.to_dict().items() if value is not None}
     ends = plain.get('eos_token_id')

@@ -70,11 +70,7 @@ def play(plan: SegmentPlan, costs: LanguageCosts, lanes: int = 1, rounds: int = 
     """
     Play some rounds; `factors` say how many times a block's seconds each lane takes.
 
-    Raises
-    ------
-    StuckError
-        If devices wait for each other.
-
+    :raises StuckError: if devices wait for each other.
     """
     names = plan.participants
     devices = {name: _Device(_steps(plan, name, lanes, rounds)) for name in names}

@@ -30,11 +30,7 @@ def stack_experts(tensors: Mapping[str, tuple[StoredType, tuple[int, ...]]], fin
     """
     Return tensors of a checkpoint and what finds them, with the experts of a layer as one.
 
-    Raises
-    ------
-    ImportModelError
-        If an expert is missing, there twice, or not like the others.
-
+    :raises ImportModelError: if an expert is missing, there twice, or not like the others.
     """
     found: Described = {}
     makes: dict[str, Callable[[], Tensor | Stored]] = {}
@@ -74,11 +70,8 @@ def mxfp4_experts(described: Mapping[str, tuple[str, tuple[int, ...]]], find: Fi
     """
     Return experts of four bits of OpenAI's checkpoints, what finds all, and the other tensors.
 
-    Raises
-    ------
-    ImportModelError
-        If numbers and scales of a matrix are not of shapes that belong together.
-
+    :raises ImportModelError: if numbers and scales of a matrix are not of shapes that belong
+        together.
     """
     found: Described = {}
     makes: dict[str, Callable[[], Stored]] = {}

@@ -92,11 +92,7 @@ def library() -> Any:
     """
     Return `transformers`.
 
-    Raises
-    ------
-    MissingPackageError
-        If it is not installed.
-
+    :raises MissingPackageError: if it is not installed.
     """
     with suppress(ModuleNotFoundError):  # it is imported, where it is installed
         torchvision()

@@ -58,11 +58,7 @@ def folder_checkpoint(folder: Path) -> Checkpoint:
     """
     Return what a folder holds.
 
-    Raises
-    ------
-    ImportModelError, FamilyError
-        If it is not a model that can be taken.
-
+    :raises ImportModelError, FamilyError: if it is not a model that can be taken.
     """
     raw = _config(folder)
     transformers = library()

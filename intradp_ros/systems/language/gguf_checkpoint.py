@@ -66,13 +66,8 @@ def gguf_checkpoint(path: Path) -> Checkpoint:
     """
     Return what a file holds, its weights as they are stored there.
 
-    Raises
-    ------
-    ImportModelError, FamilyError
-        If it is not a model that can be taken.
-    MissingPackageError
-        If gguf is not installed.
-
+    :raises ImportModelError, FamilyError: if it is not a model that can be taken.
+    :raises MissingPackageError: if gguf is not installed.
     """
     check_pointer(path)
     where: dict[str, Any] = {'pretrained_model_name_or_path': str(path.parent),

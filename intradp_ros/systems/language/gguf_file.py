@@ -118,13 +118,9 @@ def read_gguf(path: Path) -> GgufFile:
     """
     Return what a file holds.
 
-    Raises
-    ------
-    ImportModelError
-        If it is not a GGUF file, or has a tensor that is cut off or of an unknown type.
-    OSError
-        If it cannot be read.
-
+    :raises ImportModelError: if it is not a GGUF file, or has a tensor that is cut off or of an
+        unknown type.
+    :raises OSError: if it cannot be read.
     """
     with path.open('rb') as file:
         if file.read(4) != MAGIC:

@@ -42,13 +42,8 @@ class Grammars:
         """
         Return a grammar.
 
-        Raises
-        ------
-        ValueError
-            If the schema is none that is understood, or costs too much.
-        MissingPackageError
-            If llguidance is not installed.
-
+        :raises ValueError: if the schema is none that is understood, or costs too much.
+        :raises MissingPackageError: if llguidance is not installed.
         """
         library, tokens, trial = self._shared()
         trial.check(schema)
@@ -89,11 +84,7 @@ class Grammar:
         """
         Return which tokens may come next (vocabulary, bool).
 
-        Raises
-        ------
-        ValueError
-            If the schema turns out to cost too much.
-
+        :raises ValueError: if the schema turns out to cost too much.
         """
         self._matcher.unsafe_compute_mask_ptr(self._mask.data_ptr(), self._mask.nbytes)
         self._check()

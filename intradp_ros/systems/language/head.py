@@ -215,11 +215,7 @@ class Head:
         """
         Take a request; see `TextModel`.
 
-        Raises
-        ------
-        ValueError
-            If the prompt is longer than the context, or the schema is none.
-
+        :raises ValueError: if the prompt is longer than the context, or the schema is none.
         """
         tokens = self._prompts.tokens(request)
         grammar = self._prompts.grammar(request.schema)
@@ -233,11 +229,7 @@ class Head:
         """
         Take a request whose prompt is tokens; `logits` collects those of each token drawn.
 
-        Raises
-        ------
-        ValueError
-            If the prompt is empty, or longer than the context.
-
+        :raises ValueError: if the prompt is empty, or longer than the context.
         """
         request = TextRequest(tuple(tokens), max_tokens or None, sampling, stop,
                               remaining=remaining, priority=priority, client=client)

@@ -64,13 +64,9 @@ def import_model(source: Path, put: Put, dtype: torch.dtype | None = None, name:
     they are stored, or become of `dtype`; no more than a blob of them is in memory at a time.
     `room` is called with the bytes of all weights before anything is stored, and may raise.
 
-    Raises
-    ------
-    ImportModelError, FamilyError
-        If it is not such a model, or of a family that is not supported.
-    MissingPackageError
-        If a package is missing.
-
+    :raises ImportModelError, FamilyError: if it is not such a model, or of a family that is not
+        supported.
+    :raises MissingPackageError: if a package is missing.
     """
     library()
     if not source.exists():

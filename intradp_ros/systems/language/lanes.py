@@ -71,11 +71,7 @@ def read_lane(data: bytes) -> tuple[Lane, int]:
     """
     Return a lane, and how many bytes it took.
 
-    Raises
-    ------
-    ValueError
-        If the bytes are none, or say something impossible.
-
+    :raises ValueError: if the bytes are none, or say something impossible.
     """
     try:
         (count,), at = struct.unpack_from('<H', data), 2

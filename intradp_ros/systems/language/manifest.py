@@ -214,11 +214,7 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
 
     Without a `name` it is called by its digest.
 
-    Raises
-    ------
-    ManifestError
-        If it describes none.
-
+    :raises ManifestError: if it describes none.
     """
     try:
         data = json.loads(check_text(text, MAX_MODEL_TEXT))

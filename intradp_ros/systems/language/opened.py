@@ -34,11 +34,7 @@ def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:
     `dtype` is a name of `DTYPES`, '' for the precision of the weights.  What was turned into
     blobs before, and has not changed since, is not read again.
 
-    Raises
-    ------
-    ImportModelError, FamilyError, MissingPackageError
-        As `import_model` does.
-
+    :raises ImportModelError, FamilyError, MissingPackageError: as `import_model` does.
     """
     known = store.folder / f'model-{_fingerprint(source, dtype)}.json'
     try:

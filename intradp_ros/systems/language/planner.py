@@ -83,11 +83,7 @@ def plan_language(costs: LanguageCosts, head: str, devices: Collection[str] = ()
 
     `devices` are those that may take part; all of the topology by default.
 
-    Raises
-    ------
-    NoPlanError
-        If the model does not fit.
-
+    :raises NoPlanError: if the model does not fit.
     """
     names = tuple(name for name in costs.topology.names if name in devices or not devices)
     names = _fastest(costs, names)
@@ -274,11 +270,7 @@ def plain_pipeline(costs: LanguageCosts, head: str, devices: Collection[str] = (
 
     Layers go by memory; what does not fit is read through one slot, layer by layer.
 
-    Raises
-    ------
-    NoPlanError
-        If the model does not fit.
-
+    :raises NoPlanError: if the model does not fit.
     """
     names = ring_order([n for n in costs.topology.names if n in devices or not devices], head)
     manifest = costs.manifest

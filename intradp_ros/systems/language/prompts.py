@@ -62,11 +62,8 @@ class Prompts:
         """
         Return the tokens of a prompt or chat.
 
-        Raises
-        ------
-        ValueError
-            If there is no tokenizer or template, or the template or tokenizer refuses it.
-
+        :raises ValueError: if there is no tokenizer or template, or the template or tokenizer
+            refuses it.
         """
         prompt = request.prompt
         if not isinstance(prompt, str) and prompt and isinstance(prompt[0], int):
@@ -83,11 +80,7 @@ class Prompts:
         """
         Return the grammar of a schema; None for ''.
 
-        Raises
-        ------
-        ValueError
-            If it cannot be used; the text says why.
-
+        :raises ValueError: if it cannot be used; the text says why.
         """
         if not schema:
             return None

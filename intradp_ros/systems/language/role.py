@@ -244,11 +244,7 @@ def read_head(manifest: Manifest, blocks: LibraryBlocks, store: BlobStore,
     """
     Return what makes hidden states of token ids, what makes logits of them, and their memory.
 
-    Raises
-    ------
-    PlanError
-        If a blob is missing or broken.
-
+    :raises PlanError: if a blob is missing or broken.
     """
     def read(file: BlockFile) -> tuple[BlockSlot, dict[str, Stored]]:
         slot = BlockSlot(store, file.nbytes, blocks.device)

@@ -32,13 +32,8 @@ def described(path: Path) -> Described:
     """
     Return types and shapes of the tensors of a file.
 
-    Raises
-    ------
-    ImportModelError
-        If the description is not one, or not that of the file's bytes.
-    OSError
-        If it cannot be read.
-
+    :raises ImportModelError: if the description is not one, or not that of the file's bytes.
+    :raises OSError: if it cannot be read.
     """
     total = path.stat().st_size
     with path.open('rb') as file:

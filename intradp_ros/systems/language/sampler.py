@@ -54,11 +54,7 @@ def draw(logits: Tensor, sampling: Sampling, position: int, allowed: Tensor | No
     `allowed` (vocabulary, bool) are the tokens that may be drawn.  At temperature 0 the
     likeliest is taken, the first of equals.
 
-    Raises
-    ------
-    ValueError
-        If a logit is not a number, or no token is allowed.
-
+    :raises ValueError: if a logit is not a number, or no token is allowed.
     """
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)

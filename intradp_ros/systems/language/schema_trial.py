@@ -51,11 +51,7 @@ class SchemaTrial:
         """
         Compile a schema in the other process.
 
-        Raises
-        ------
-        ValueError
-            If it cannot be used, or costs too much.
-
+        :raises ValueError: if it cannot be used, or costs too much.
         """
         with self._lock:
             why = self._known.get(schema)
@@ -126,11 +122,7 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     """
     Return what follows a schema; `tokens` are those of llguidance.
 
-    Raises
-    ------
-    ValueError
-        If it cannot be used.
-
+    :raises ValueError: if it cannot be used.
     """
     try:
         if not isinstance(json.loads(schema), dict | bool):

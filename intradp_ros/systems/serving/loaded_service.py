@@ -104,11 +104,8 @@ def load_service(model: str, sizes: Sequence[int], device: KernelDevice) -> Load
 
     Larger batches than 1 are kept if their rows equal rows alone, as they are computed here.
 
-    Raises
-    ------
-    ModelSpecError, CaptureError, GraphFormatError
-        If there is no such model, or it cannot be captured or read.
-
+    :raises ModelSpecError, CaptureError, GraphFormatError: if there is no such model, or it cannot
+        be captured or read.
     """
     spec = ModelSpec.parse(model) if not Path(model).is_file() else ModelSpec(model)
     if spec.is_archive:

@@ -96,11 +96,8 @@ class LocalSite:
 
         `lanes` are the numbers of the services of each executor; without them each has all.
 
-        Raises
-        ------
-        ModuleNotFoundError, ConnectionError
-            If there is no Ray, or no such cluster, where one is asked for.
-
+        :raises ModuleNotFoundError, ConnectionError: if there is no Ray, or no such cluster, where
+            one is asked for.
         """
         self._cluster: Any = None
         if settings.ray:

@@ -31,11 +31,8 @@ def bound(arrival: ArrayLike, deadline: ArrayLike, service: ArrayLike,
     and deadline.  Such work, if it may be cut, is what sets of work can be done together: of
     these the greedy choice, the service that needs least first, has the most requests.
 
-    Raises
-    ------
-    ValueError
-        If times are not numbers, or a request has a service that is not in `seconds`.
-
+    :raises ValueError: if times are not numbers, or a request has a service that is not in
+        `seconds`.
     """
     arrived, due = times(arrival, deadline)
     kind = np.asarray(service, np.int64)

@@ -51,11 +51,7 @@ def demand(asked: Floats, rate: Floats, nbytes: Floats, room: Floats,
     That is one lane and one device to a site, requests that may be answered everywhere, and
     services that may all share a lane.
 
-    Raises
-    ------
-    ValueError
-        If shapes do not match, or numbers are negative or not finite.
-
+    :raises ValueError: if shapes do not match, or numbers are negative or not finite.
     """
     lanes, services = rate.shape
     device = np.arange(lanes) if device is None else device

@@ -40,11 +40,8 @@ class PlacementPlan:
         """
         Return the numbers of the services of each executor of a site.
 
-        Raises
-        ------
-        PlacementError
-            If the plan has no such site, or names a service that is not among `services`.
-
+        :raises PlacementError: if the plan has no such site, or names a service that is not among
+            `services`.
         """
         if site not in self.sites:
             raise PlacementError(f'the plan has no site {site!r}; it has '
@@ -61,11 +58,7 @@ def read_placement(path: Path) -> PlacementPlan:
     """
     Read a plan that was written.
 
-    Raises
-    ------
-    PlacementError
-        If it cannot be read or used; the text names the file.
-
+    :raises PlacementError: if it cannot be read or used; the text names the file.
     """
     try:
         return parse_placement(read_json(path, MAX_BYTES))

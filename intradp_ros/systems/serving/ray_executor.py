@@ -36,11 +36,7 @@ def join_cluster(address: str) -> None:
     """
     Join a cluster: ``auto`` finds that of this machine, ``local`` starts one here.
 
-    Raises
-    ------
-    ConnectionError
-        If there is none.
-
+    :raises ConnectionError: if there is none.
     """
     if not ray.is_initialized():
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False,

@@ -21,11 +21,7 @@ def checked_tensors(tensors: Tensors, opened: Opened | None, service: Service) -
 
     Until it is known what the service takes they are returned as they are.
 
-    Raises
-    ------
-    RequestError
-        If one is missing, unknown, or of another shape or dtype.
-
+    :raises RequestError: if one is missing, unknown, or of another shape or dtype.
     """
     specs = opened.inputs if opened else service.inputs
     if not specs:
@@ -41,11 +37,7 @@ def check_outputs(tensors: Tensors, opened: Opened | None, service: Service) -> 
     """
     Look at what another site answered, if it is known here what a service gives.
 
-    Raises
-    ------
-    RequestError
-        If one is missing, unknown, or of another shape or dtype.
-
+    :raises RequestError: if one is missing, unknown, or of another shape or dtype.
     """
     specs = opened.outputs if opened else service.outputs
     if not specs:

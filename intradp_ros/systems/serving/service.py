@@ -86,11 +86,7 @@ def read_services(path: Path) -> tuple[Service, ...]:
     """
     Read a file; paths of archives are found from its folder.
 
-    Raises
-    ------
-    ServicesError
-        If it cannot be read or used; the text names file, line and fix.
-
+    :raises ServicesError: if it cannot be read or used; the text names file, line and fix.
     """
     try:
         with open_plain(path) as stream:

@@ -61,11 +61,7 @@ def measured_together(service: Service, tasks: int, *, threads: int = 1, device:
     """
     Return what a service is, with the times that its batches take while so many run at once.
 
-    Raises
-    ------
-    ModelSpecError
-        If it cannot be loaded.
-
+    :raises ModelSpecError: if it cannot be loaded.
     """
     heard = _Heard()
     with ExitStack() as stack:

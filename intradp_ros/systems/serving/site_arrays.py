@@ -132,12 +132,8 @@ def make_site(places: Sequence[Place], executors: int, services: int, rows: int 
 
     `largest` is the largest batch that a place may get later.
 
-    Raises
-    ------
-    ValueError
-        If a place names an executor or a service that is not there, stands twice, or has no
-        times for its batches.
-
+    :raises ValueError: if a place names an executor or a service that is not there, stands twice,
+        or has no times for its batches.
     """
     seen = set()
     for place in places:

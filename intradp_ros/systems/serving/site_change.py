@@ -15,11 +15,8 @@ def rearranged(site: SiteArrays, pairs: Sequence[tuple[int, int]], executors: in
     """
     Return a site with the places `pairs`, (executor, service) each; new ones are not ready.
 
-    Raises
-    ------
-    ValueError
-        If a place is left out at which somebody sits or runs, or an executor that has one.
-
+    :raises ValueError: if a place is left out at which somebody sits or runs, or an executor that
+        has one.
     """
     before = {pair: k for k, pair in enumerate(zip(site.executor_of.tolist(),
                                                    site.service_of.tolist()))}

@@ -57,11 +57,8 @@ def planned_site(fleet: Path, services: tuple[Service, ...], device: str = '',
     """
     Return the site of a device, by default of this machine.
 
-    Raises
-    ------
-    FleetFileError, PlacementError
-        If a file cannot be used, or the fleet has no such site.
-
+    :raises FleetFileError, PlacementError: if a file cannot be used, or the fleet has no such
+        site.
     """
     sites = read_sites(fleet)[1]
     name = own_site(sites, device)

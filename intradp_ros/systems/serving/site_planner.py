@@ -210,11 +210,7 @@ def forecast(found: Sites) -> Forecast:
     """
     Place the services, replay the best few placements, and return the best one.
 
-    Raises
-    ------
-    ValueError
-        If nothing is asked for.
-
+    :raises ValueError: if nothing is asked for.
     """
     if not found.asked.sum() > 0:
         raise ValueError('nothing is asked for: the placement follows from the requests')

@@ -18,11 +18,7 @@ class StateRow:
     """
     By service: seconds until one more request would end, by which each delays the next, of one.
 
-    Raises
-    ------
-    ValueError
-        If a name or a number is out of its limits.
-
+    :raises ValueError: if a name or a number is out of its limits.
     """
 
     services: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)

@@ -42,11 +42,7 @@ class Stream(Generic[End]):
         """
         Take a frame; return the waiting ones that it replaces, and whether it is above the rate.
 
-        Raises
-        ------
-        StreamError
-            If it is not newer than the last, or too many are in flight.
-
+        :raises StreamError: if it is not newer than the last, or too many are in flight.
         """
         if frame <= self._newest:
             raise StreamError(f'frame {frame} came after frame {self._newest}: number frames '

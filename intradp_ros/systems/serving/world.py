@@ -262,11 +262,8 @@ def replay(world: World, arrivals: Arrivals, faults: Sequence[Fault] = (), compi
 
     `rows`: what sites hear of each other, where that does not follow from `world.lag`.
 
-    Raises
-    ------
-    ValueError
-        If requests name sites or services that are not there, or there are too many sites.
-
+    :raises ValueError: if requests name sites or services that are not there, or there are too
+        many sites.
     """
     playing = Playing(world, arrivals, faults, rows, _runner() if compiled else world_kernels.run)
     playing.run()

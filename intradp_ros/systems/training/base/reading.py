@@ -22,11 +22,7 @@ def take(data: Data, samples: Sequence[int],
 
     A disk or a network may fail once: they are taken again, then one by one.
 
-    Raises
-    ------
-    TaskError
-        If they cannot be had; the text names the first sample that fails alone.
-
+    :raises TaskError: if they cannot be had; the text names the first sample that fails alone.
     """
     read = read or data.take
     failed: Exception | None = None

@@ -165,10 +165,7 @@ class TrainingTask:
         grain at a time; by what they are better, 'loss' or 'accuracy'; validations without a
         better one after which training ends (None: it does not).
 
-    Raises
-    ------
-    TaskError
-        If a figure makes no sense.
+    :raises TaskError: if a figure makes no sense.
 
     """
 
@@ -310,11 +307,7 @@ def losses_of(task: TrainingTask, outputs: Any, targets: Any,
     """
     Return the loss of each of some samples, and what each counts: 1, where the loss does not say.
 
-    Raises
-    ------
-    TaskError
-        If the loss does not return one number a sample.
-
+    :raises TaskError: if the loss does not return one number a sample.
     """
     with nullcontext() if task.autocast is None else autocast_of(task.autocast):
         found: Any = task.loss(outputs, targets)
@@ -394,11 +387,7 @@ def load_task(name: str) -> TrainingTask:
     process, never from the network.  Generators are seeded before the call, so that every
     process makes the same initial weights.
 
-    Raises
-    ------
-    TaskError
-        If there is no such function, it fails, or it makes no task.
-
+    :raises TaskError: if there is no such function, it fails, or it makes no task.
     """
     where, function = split_name(name)
     declare_operators()

@@ -128,12 +128,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, keep: bool = False) -> 
 
     With `keep` the one that is there is kept as `previous_of` says.
 
-    Raises
-    ------
-    ValueError
-        If a weight is not finite: training could not go on from it, and it would take the place
-        of one from which it can.
-
+    :raises ValueError: if a weight is not finite: training could not go on from it, and it would
+        take the place of one from which it can.
     """
     if bad := not_finite(checkpoint.state):
         raise ValueError(f'{bad} holds values that are not numbers: nothing goes on from them')
@@ -169,11 +165,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     Read a checkpoint, once.
 
-    Raises
-    ------
-    TaskError
-        If it is none, or not as it was written.
-
+    :raises TaskError: if it is none, or not as it was written.
     """
     try:
         with open_plain(path) as stream:
@@ -216,11 +208,7 @@ def newest_checkpoint(path: Path) -> tuple[Checkpoint, Path, str]:
 
     Return it, where it is, and why it is not the newest, '' if it is.
 
-    Raises
-    ------
-    TaskError
-        If neither can be read, or holds finite values.
-
+    :raises TaskError: if neither can be read, or holds finite values.
     """
     try:
         return _finite(path), path, ''
@@ -243,11 +231,7 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
     """
     See that a task can go on exactly where a checkpoint ends.
 
-    Raises
-    ------
-    TaskError
-        If it is of another network, or its rounds would take other samples.
-
+    :raises TaskError: if it is of another network, or its rounds would take other samples.
     """
     for what, noted, given in (('seed', checkpoint.seed, task.seed),
                                ('samples a round', checkpoint.batch, task.batch),

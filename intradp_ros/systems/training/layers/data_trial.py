@@ -30,12 +30,8 @@ def try_data(task: TrainingTask, untouched: Data | None, drawn: bool) -> None:
     Before that, the first samples were taken from the task's data; `drawn` says whether the
     process's generators moved then.
 
-    Raises
-    ------
-    TaskError
-        If one is another in the end, or that cannot be seen: it is drawn when it is first taken,
-        and kept.
-
+    :raises TaskError: if one is another in the end, or that cannot be seen: it is drawn when it is
+        first taken, and kept.
     """
     data = task.data
     if isinstance(data, TensorData) or hasattr(data, 'examples'):

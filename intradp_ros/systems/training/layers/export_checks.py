@@ -66,11 +66,7 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
 
     What counts batches is left out.
 
-    Raises
-    ------
-    TaskError
-        If a second pass on a copy, with equal draws, returns other values.
-
+    :raises TaskError: if a second pass on a copy, with equal draws, returns other values.
     """
     module = copy.deepcopy(module)
     before = {name: t.detach().clone() for name, t in by_first_name(module).items()}
@@ -159,11 +155,8 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
 
     Both draw alike: from equal seeds, in the same order.
 
-    Raises
-    ------
-    TaskError
-        If they differ, or what the module does on the way back is none of the export's operators.
-
+    :raises TaskError: if they differ, or what the module does on the way back is none of the
+        export's operators.
     """
     if task.freeze_norms:
         for part in module.modules():
@@ -207,11 +200,7 @@ def check_evaluates(root: fx.GraphModule, module: nn.Module, given: Structure, i
 
     The module's statistics may have moved since it was exported.
 
-    Raises
-    ------
-    TaskError
-        If it does not: it cannot be validated meanwhile.
-
+    :raises TaskError: if it does not: it cannot be validated meanwhile.
     """
     export, held = copy.deepcopy(root), dict(module.named_buffers())
     one = Pass(task.seed, 0, (0,), (len(inputs[0]),), None, task.freeze_norms, evaluating=True)

@@ -57,12 +57,8 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
     Where the same task was `checked` before, by another process, the export is not compared with
     the module again: that takes the memory of several networks.
 
-    Raises
-    ------
-    TaskError
-        If it cannot be exported, changes buffers other than statistics of batch norm, or the
-        export differs from the module in any bit.
-
+    :raises TaskError: if it cannot be exported, changes buffers other than statistics of batch
+        norm, or the export differs from the module in any bit.
     """
     taken = examples(task.data, TRIED_ROWS)
     (inputs, given), (targets, wanted) = map(taken_apart, taken)

@@ -122,11 +122,7 @@ class LayerGraph:
         """
         Return what enters the first layer of the inputs of some samples.
 
-        Raises
-        ------
-        TaskError
-            If they are not as the first ones were.
-
+        :raises TaskError: if they are not as the first ones were.
         """
         tensors, structure = taken_apart(inputs)
         if structure != self.interface.inputs:

@@ -54,11 +54,7 @@ def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[i
     `most`; from `enough` on (0: never) only as long as more of them save time.  They end where the
     bytes of a round of one micro-batch exceed `memory_bytes`, or where torch finds no more memory.
 
-    Raises
-    ------
-    TableError
-        If there is no layer, or not even one sample fits.
-
+    :raises TableError: if there is no layer, or not even one sample fits.
     """
     if not layers or most < 1 or repeats < 1:
         raise TableError('measure one layer or more, with one sample or more, once or more')
@@ -106,11 +102,7 @@ def joined(tables: Sequence[LayerTable]) -> LayerTable:
 
     Bytes are the first one's.
 
-    Raises
-    ------
-    TableError
-        If there is none, or they are not of the same layers.
-
+    :raises TableError: if there is none, or they are not of the same layers.
     """
     if not tables or any(table.layers != tables[0].layers for table in tables):
         raise TableError('tables of the same layers can be joined, and there must be one')

@@ -87,10 +87,7 @@ class LayerTable:
         Bytes of the statistics of a grain that a group of devices sums in addition to gradients
         (mean and variance of batch norm); empty where no layer has any.
 
-    Raises
-    ------
-    TableError
-        If lengths differ, or a figure is negative or not finite.
+    :raises TableError: if lengths differ, or a figure is negative or not finite.
 
     """
 

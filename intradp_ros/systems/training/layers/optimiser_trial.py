@@ -37,11 +37,7 @@ def try_optimiser(task: TrainingTask) -> None:
     optimisers that are made anew for each step, with the state of the one before, get where one
     does that goes on.
 
-    Raises
-    ------
-    TaskError
-        If it is not, or the optimiser has other parameters than those it is given.
-
+    :raises TaskError: if it is not, or the optimiser has other parameters than those it is given.
     """
     named = trained_parameters(task)
     _try_copies(task, named)

@@ -48,11 +48,7 @@ class ParameterHooks:
         """
         Run the hooks of some parameters on their gradients, of a round.
 
-        Raises
-        ------
-        TaskError
-            If one fails.
-
+        :raises TaskError: if one fails.
         """
         for place, name, (before, after) in self._all:
             parameter = parameters.get(name)

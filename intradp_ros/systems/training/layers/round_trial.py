@@ -76,12 +76,8 @@ def try_rounds(task: TrainingTask, graph: LayerGraph) -> Trial:
     """
     Compare passes of the export with the module's, forward and back, on samples of all the data.
 
-    Raises
-    ------
-    TaskError
-        If they differ, the loss or a hook reads or remembers what it must not, or none of the
-        samples reaches a parameter.
-
+    :raises TaskError: if they differ, the loss or a hook reads or remembers what it must not, or
+        none of the samples reaches a parameter.
     """
     module, export = training_copy(task), copy.deepcopy(graph.root)
     if task.freeze_norms:

@@ -48,11 +48,8 @@ def try_task(task: TrainingTask) -> None:
 
     What does not hold for these samples alone is tried in `round_trial`.
 
-    Raises
-    ------
-    TaskError
-        If one of them fails or returns something of another shape; the text says what to change.
-
+    :raises TaskError: if one of them fails or returns something of another shape; the text says
+        what to change.
     """
     if isinstance(task.module, torch.jit.ScriptModule):
         raise TaskError('the module is TorchScript, which cannot be cut: give the module itself')

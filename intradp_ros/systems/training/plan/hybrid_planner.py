@@ -75,11 +75,8 @@ def plan_round(costs: RoundCosts) -> HybridPlan:
     """
     Return the plan with the shortest round that was found, with simulated seconds.
 
-    Raises
-    ------
-    PlanError
-        If the network fits on no set of the devices, or data lie on some that nothing joins.
-
+    :raises PlanError: if the network fits on no set of the devices, or data lie on some that
+        nothing joins.
     """
     holders = [name for name, share in costs.images.items() if share]
     found = [plan for names in partners(costs.topology, holders)

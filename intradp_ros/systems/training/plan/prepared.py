@@ -86,11 +86,7 @@ class Prepared:
         """
         Return a plan of before with the seconds that it takes now.
 
-        Raises
-        ------
-        PlanError
-            If it is for another task, or for devices that are not there.
-
+        :raises PlanError: if it is for another task, or for devices that are not there.
         """
         task, alike = self.task, plan.micro_batches == self.task.micro_batches
         alike |= task.merges and len(plan.stages) == 1 and plan.micro_batches < task.micro_batches
@@ -159,15 +155,10 @@ def prepare(name: str, topology: Topology, images: Mapping[str, float] | None = 
     The devices are as fast as their speed says; this machine has speed 1, with what computes on
     it: `device`.  `images` has the share of the data that lies on a device, or how many samples.
 
-    Raises
-    ------
-    TaskError
-        If the task cannot be trained, or other data lie on devices than it has, or elsewhere.
-    TableError
-        If not even one sample fits into memory.
-    DeviceError
-        If there is no such device here.
-
+    :raises TaskError: if the task cannot be trained, or other data lie on devices than it has, or
+        elsewhere.
+    :raises TableError: if not even one sample fits into memory.
+    :raises DeviceError: if there is no such device here.
     """
     check_there(images or {}, topology, 'where data lie: ')
     kernels = open_device(device)
@@ -205,11 +196,8 @@ def read_images(texts: Iterable[str]) -> dict[str, float]:
     """
     Read where the data lie: "DEVICE=SHARE" or "DEVICE=SAMPLES", in the order of the samples.
 
-    Raises
-    ------
-    TaskError
-        If a text is not of the form, a device is named twice, or shares do not add up to 1.
-
+    :raises TaskError: if a text is not of the form, a device is named twice, or shares do not add
+        up to 1.
     """
     images: dict[str, float] = {}
     for text in texts:

@@ -71,11 +71,7 @@ def runnable(costs: RoundCosts, stages: Sequence[HybridStage], task: TrainingTas
     """
     Return the plan that workers run for stages of the planner, by the costs that they are of.
 
-    Raises
-    ------
-    PlanError
-        If shares are not whole grains.
-
+    :raises PlanError: if shares are not whole grains.
     """
     largest = -(-task.grains // costs.micro_batches)
     found, of_round = [], stages[0].of_round

@@ -37,11 +37,7 @@ class RoundCosts:
     weights are `judged`, the best ones go with each snapshot.  `process` are the bytes of a
     process that trains, whatever its layers are.
 
-    Raises
-    ------
-    TableError
-        If a device has no times, or a figure makes no sense.
-
+    :raises TableError: if a device has no times, or a figure makes no sense.
     """
 
     table: LayerTable
@@ -88,11 +84,7 @@ class RoundCosts:
         """
         Return the same with a round in so many micro-batches.
 
-        Raises
-        ------
-        TableError
-            If one were too large.
-
+        :raises TableError: if one were too large.
         """
         if count == self.micro_batches:
             return self

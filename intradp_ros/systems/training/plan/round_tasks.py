@@ -33,11 +33,7 @@ def round_tasks(costs: RoundCosts, pipelines: Sequence[Pipeline]) -> TaskGraph:
     """
     Return the tasks of a round.
 
-    Raises
-    ------
-    ValueError
-        If nothing joins two devices that must talk.
-
+    :raises ValueError: if nothing joins two devices that must talk.
     """
     tasks: list[Task] = []
     last: dict[str, int] = {}

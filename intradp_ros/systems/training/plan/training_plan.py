@@ -55,11 +55,7 @@ class TrainingPlan:
     `keepers` are devices without a stage that take part to hold a copy of what one device alone
     trains.
 
-    Raises
-    ------
-    PlanError
-        If layers or grains are left out or taken twice, or a device has two parts.
-
+    :raises PlanError: if layers or grains are left out or taken twice, or a device has two parts.
     """
 
     stages: tuple[TrainingStage, ...]
@@ -169,11 +165,7 @@ def parse_plan(data: Any) -> TrainingPlan:
     """
     Return the plan that plain data describe; nothing in them is trusted.
 
-    Raises
-    ------
-    PlanError
-        If they describe none.
-
+    :raises PlanError: if they describe none.
     """
     try:
         if data['format'] != FORMAT or len(data['stages']) > MOST_STAGES:

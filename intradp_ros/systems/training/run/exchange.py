@@ -48,11 +48,7 @@ class Exchange:
     """
     The trainer's end, at an address of this machine; `key` is that of its streams.
 
-    Raises
-    ------
-    ValueError
-        If the address is none of this machine.
-
+    :raises ValueError: if the address is none of this machine.
     """
 
     def __init__(self, address: str, key: bytes = b'') -> None:
@@ -149,13 +145,8 @@ def fetch(place: tuple[str, int], key: bytes, name: str, most: int, digest: str)
     """
     Return what the trainer offers by a name.
 
-    Raises
-    ------
-    OSError
-        If it does not come.
-    ValueError
-        If it has more bytes, or another digest.
-
+    :raises OSError: if it does not come.
+    :raises ValueError: if it has more bytes, or another digest.
     """
     stream = connect(place, key, f'fetch {name}')
     try:

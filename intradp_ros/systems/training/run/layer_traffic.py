@@ -118,11 +118,7 @@ class LayerTraffic:
 
         `best` is the round of its best weights: they go out once.
 
-        Raises
-        ------
-        GroupError, TornError
-            If the copies before did not come.
-
+        :raises GroupError, TornError: if the copies before did not come.
         """
         self.join()
         if failed := [one for one in self._copied if isinstance(one, Exception)]:

@@ -128,11 +128,7 @@ class PlanRun:
         """
         Train one round.
 
-        Raises
-        ------
-        DivergedError
-            If its loss or gradients are not finite; it ends all devices' plan.
-
+        :raises DivergedError: if its loss or gradients are not finite; it ends all devices' plan.
         """
         begun = time.monotonic()
         task = self._device.task

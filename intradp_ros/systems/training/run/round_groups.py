@@ -37,11 +37,7 @@ def check_distributed() -> None:
     """
     See that this torch can talk to other processes.
 
-    Raises
-    ------
-    GroupError
-        If it was built without; some wheels for Jetson are.
-
+    :raises GroupError: if it was built without; some wheels for Jetson are.
     """
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         raise GroupError(f'torch {torch.__version__} was built without torch.distributed and '
@@ -113,11 +109,7 @@ class RoundGroup:
         """
         Wait for what was begun.
 
-        Raises
-        ------
-        GroupError
-            If the peer is gone, or the time is over.
-
+        :raises GroupError: if the peer is gone, or the time is over.
         """
         if work is not None:
             self._try(peer, lambda: work.wait(timedelta(seconds=self.timeout)))
@@ -210,11 +202,7 @@ def join_group(ways: Ways, plan: PlanId, names: Sequence[str], name: str,
 
     A plan may have several groups of different purposes, each for a thread of its own.
 
-    Raises
-    ------
-    GroupError
-        If some do not come in time.
-
+    :raises GroupError: if some do not come in time.
     """
     check_distributed()
     if len(names) == 1:  # needs nobody

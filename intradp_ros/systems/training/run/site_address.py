@@ -17,11 +17,7 @@ def site_address(given: str, towards: str = _ELSEWHERE) -> str:
 
     Where nothing else can be reached it is the loopback's.  No packet is sent.
 
-    Raises
-    ------
-    ValueError
-        If what is given is not an IP address.
-
+    :raises ValueError: if what is given is not an IP address.
     """
     if given:
         return str(ipaddress.ip_address(given))

@@ -84,11 +84,7 @@ def unpack(data: bytes, layers: Collection[int]) -> dict[int, dict[str, torch.Te
     """
     Return the layers that were packed; those without any state are among them.
 
-    Raises
-    ------
-    TornError
-        If they are not those, or not whole.
-
+    :raises TornError: if they are not those, or not whole.
     """
     if hashlib.sha256(memoryview(data)[32:]).digest() != data[:32]:
         raise TornError('a snapshot came torn: its digest does not fit')

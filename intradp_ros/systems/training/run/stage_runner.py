@@ -102,11 +102,7 @@ class StageRunner:
         """
         Return the sums of losses and counts of a micro-batch; the way back begins here.
 
-        Raises
-        ------
-        TaskError
-            If the loss returns something else than the task says it does.
-
+        :raises TaskError: if the loss returns something else than the task says it does.
         """
         kept = self._kept[micro_batch]
         outputs = tuple(map(self._device.give, kept.outputs))
@@ -265,11 +261,7 @@ class StageRunner:
         """
         Take the state of these layers; more may be in it.
 
-        Raises
-        ------
-        KeyError
-            If some of it is missing.
-
+        :raises KeyError: if some of it is missing.
         """
         with torch.no_grad():
             for name, parameter in self.parameters.items():

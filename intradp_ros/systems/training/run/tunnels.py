@@ -91,11 +91,7 @@ class Tunnels:
     """
     One device's ends; without a `key` none are made, and only reachability is answered.
 
-    Raises
-    ------
-    TunnelError
-        If the address is none of this device.
-
+    :raises TunnelError: if the address is none of this device.
     """
 
     def __init__(self, name: str, address: str, key: bytes) -> None:
@@ -118,11 +114,7 @@ class Tunnels:
         """
         Let what connects to an address of this loopback come to a device; return what ends that.
 
-        Raises
-        ------
-        TunnelError
-            If the address is taken here by something else.
-
+        :raises TunnelError: if the address is taken here by something else.
         """
         try:
             listening = socket.create_server((address, port), backlog=16)

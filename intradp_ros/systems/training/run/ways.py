@@ -31,11 +31,7 @@ class WorkerWays:
     `trainer` is where the trainer's exchange listens, `address` where this device does, `key`
     that of their streams, b'' for none.
 
-    Raises
-    ------
-    TunnelError
-        If the address is none of this device.
-
+    :raises TunnelError: if the address is none of this device.
     """
 
     def __init__(self, name: str, trainer: Place, address: str, key: bytes,

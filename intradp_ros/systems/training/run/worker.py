@@ -63,13 +63,8 @@ class Worker:
     `before` is called before every action with round and action: tests let it fail there.
     `trainer` is where its exchange listens, `key` that of all streams.
 
-    Raises
-    ------
-    DeviceError
-        If there is no such device to compute on as `settings` name.
-    TunnelError
-        If the address is none of this device.
-
+    :raises DeviceError: if there is no such device to compute on as `settings` name.
+    :raises TunnelError: if the address is none of this device.
     """
 
     def __init__(self, name: str, task: TrainingTask, graph: LayerGraph, trainer: Place,

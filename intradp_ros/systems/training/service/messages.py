@@ -26,11 +26,7 @@ def read_report(line: str) -> dict[str, Any]:
     """
     Return a worker's report, tags as numbers.
 
-    Raises
-    ------
-    MalformedFrameError
-        If it is none.
-
+    :raises MalformedFrameError: if it is none.
     """
     return _read(line, 'report', _REPORTS)
 

@@ -134,12 +134,8 @@ class TrainingRole(Role):
         """
         Have a worker that is ready for a session's training, or getting ready.
 
-        Raises
-        ------
-        PlanError
-            If this device does not train the task, has another one by its name, cannot reach the
-            trainer, or holds the training of another version of the task.
-
+        :raises PlanError: if this device does not train the task, has another one by its name,
+            cannot reach the trainer, or holds the training of another version of the task.
         """
         assert isinstance(plan, TrainingSession)
         name = self._host.name

@@ -99,11 +99,7 @@ class TensorBoard:
 
     Of what is in the folder already, rounds from the first that is noted here on are hidden.
 
-    Raises
-    ------
-    TaskError
-        If its package is not installed.
-
+    :raises TaskError: if its package is not installed.
     """
 
     def __init__(self, folder: Path) -> None:

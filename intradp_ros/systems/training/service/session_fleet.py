@@ -79,23 +79,13 @@ class SessionFleet:
     """
     Devices of a fleet, and their trainer; a context, at whose end they are let go.
 
-    Parameters
-    ----------
-    coordinator :
-        That of the fleet.
-    change :
-        Has the fleet change to the session as it is now (`session`).
-    rejected :
-        Counts what a device sent in vain: cause and text.
-    log :
-        Takes why a device cannot train.
-    address :
-        Where workers fetch and bring weights.
-    training :
-        Number of the training.
-    key :
-        That of the fleet, if it has one.
-
+    :param coordinator: that of the fleet.
+    :param change: has the fleet change to the session as it is now (`session`).
+    :param rejected: counts what a device sent in vain: cause and text.
+    :param log: takes why a device cannot train.
+    :param address: where workers fetch and bring weights.
+    :param training: number of the training.
+    :param key: that of the fleet, if it has one.
     """
 
     def __init__(self, prepared: Prepared, planner: Planner, options: JobOptions,

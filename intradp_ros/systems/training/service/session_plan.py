@@ -80,11 +80,7 @@ def parse_session(data: Any) -> TrainingSession:
     """
     Return the session that plain data describe; nothing in them is trusted.
 
-    Raises
-    ------
-    PlanError
-        If they describe none.
-
+    :raises PlanError: if they describe none.
     """
     try:
         seats = data['seats']

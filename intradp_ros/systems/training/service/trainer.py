@@ -96,11 +96,8 @@ class Trainer:
         """
         Train until all rounds are done, or so many are, or `until` says so.
 
-        Raises
-        ------
-        TrainingError
-            If no device is left, nothing goes on, or the deadline (s from now) is over.
-
+        :raises TrainingError: if no device is left, nothing goes on, or the deadline (s from now)
+            is over.
         """
         end = time.monotonic() + deadline
         while self.commit.phase not in (Phase.DONE, Phase.FAILED) and \
@@ -210,11 +207,7 @@ class Trainer:
         """
         Wait for so many devices, then order the first plan.
 
-        Raises
-        ------
-        TrainingError
-            If they do not come, or one of them ends before.
-
+        :raises TrainingError: if they do not come, or one of them ends before.
         """
         end = time.monotonic() + wait
 
@@ -231,11 +224,8 @@ class Trainer:
         """
         Return the whole state of a tag, by default that at which all devices stand.
 
-        Raises
-        ------
-        TrainingError
-            If a device does not give its part, or nothing more of it comes for `wait` seconds.
-
+        :raises TrainingError: if a device does not give its part, or nothing more of it comes for
+            `wait` seconds.
         """
         found: dict[str, torch.Tensor] = {}
         commit = self.commit

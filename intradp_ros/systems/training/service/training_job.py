@@ -228,11 +228,7 @@ class TrainingJob:
 
     `make` makes what it trains on.
 
-    Raises
-    ------
-    TaskError
-        If it is to resume from what is not a checkpoint of this task.
-
+    :raises TaskError: if it is to resume from what is not a checkpoint of this task.
     """
 
     def __init__(self, prepared: Prepared, options: JobOptions,
@@ -290,14 +286,9 @@ class TrainingJob:
         """
         Train until the last round, or until it is stopped.
 
-        Raises
-        ------
-        Stopped
-            If it was stopped before its first round.
-        TrainingError
-            If no device is left, the state of stages is lost, or the result cannot be written;
-            the text names what is saved.
-
+        :raises Stopped: if it was stopped before its first round.
+        :raises TrainingError: if no device is left, the state of stages is lost, or the result
+            cannot be written; the text names what is saved.
         """
         prepared, options = self._prepared, self._options
         planner = steady(beginning(options.plan, replanner(
