@@ -21,7 +21,7 @@ from intradp_lab.testbed.case import CaseRun, SEEN
 from intradp_lab.testbed.devices import as_emulated
 from intradp_lab.testbed.exactness import BUDGET
 from intradp_lab.testbed.in_process import check_in_process, IN_PROCESS, MARK
-from intradp_lab.testbed.outage_run import check_outages, run_outages
+from intradp_lab.testbed.outage_run import check_outages, LONGEST, run_outages, SHORTEST
 from intradp_lab.testbed.recorded import profile_from_recording, read_recording
 from intradp_lab.testbed.trial import load_seen, Phase, Trial
 from intradp_ros.cli.arguments import existing_file, file_of, number
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--seconds', type=number(0.0, MAX_SECONDS, above=True), default=20.0,
                         help='how long each system runs, from the beginning of the trace '
                              '(default %(default)g)')
-    parser.add_argument('--outages', nargs='+', type=number(0.0, MAX_SECONDS), default=[],
+    parser.add_argument('--outages', nargs='+', type=number(SHORTEST, LONGEST), default=[],
                         metavar='SECONDS',
                         help='afterwards let the link fail for these times, one after the other, '
                              'while the model is shared, and report what that did')

@@ -76,10 +76,10 @@ def test_a_far_link_that_both_ways_share(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('words, text', [
     (['--link', '20'], 'profile is missing'), (['--link', '20', '--seconds', '0'], 'above 0'),
-    (['--link', '20', '--loss', '1.5'], 'loss is a probability'),
-    (['--link', '20', '--delay', '-1'], '0 or more milliseconds'),
+    (['--link', '20', '--loss', '1.5'], '--loss: must be 0 to 0.99, not 1.5'),
+    (['--link', '20', '--delay', '-1'], '--delay: must be 0 to'),
     (['--link', '20', '--medium', 'shared', '--bottleneck', 'sender'], 'shared medium needs'),
-    (['--link', '20', '--overhead', '-1'], 'must not be below 0')])
+    (['--link', '20', '--overhead', '-1'], '--overhead: must be 0 to')])
 def test_what_cannot_be_run_is_refused(
         words: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['bench', *MODEL, *words, '--out', str(tmp_path / 'out')]) == 2
