@@ -46,9 +46,9 @@ def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_
 @pytest.mark.parametrize('words, reason', [
     (['plan', '{}', '--memory', '0.01'], 'MB short'),
     (['plan', '{}', '--source', 'nobody'], 'no such device'),
-    (['plan', '{}', '--devices', '9'], '--devices must be'),
+    (['plan', '{}', '--devices', '9'], '--devices: must be 1 to 8'),
     (['plan', '/nowhere'], 'does not exist'),
-    (['plan', '{}', '--tokens', '1'], '--tokens must be'),
+    (['plan', '{}', '--tokens', '1'], '--tokens: must be 16 to'),
     (['plan', '{}', '--fleet', '/nowhere.yaml'], 'nowhere'),
     (['run', '/no/model', 'x', '--fleet', '/nowhere.yaml'], 'nowhere'),  # before it is read
     (['run', '{}', 'hello'], 'no tokenizer')])
