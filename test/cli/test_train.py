@@ -192,10 +192,10 @@ def test_a_given_plan_is_run_or_refused(folder, capsys):
     assert 'do not make the 9 grains of a round' in ' '.join(capsys.readouterr().err.split())
 
 
-def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
+def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys, tmp_path):
     """The round at which it is interrupted does not show in the result."""
     words = ['train', 'run', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml',
-             '--real', '-o', f'{folder}/found.safetensors', '--metrics', f'{folder}/run.jsonl']
+             '--real', '-o', f'{tmp_path}/found.safetensors', '--metrics', f'{tmp_path}/run.jsonl']
     with subprocess.Popen([sys.executable, '-m', 'intradp_ros.cli.main', *words], text=True,
                           stderr=subprocess.PIPE, start_new_session=True) as running:
         assert running.stderr is not None
@@ -207,26 +207,26 @@ def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
         time.sleep(0.5)
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does
         seen += running.stderr.readlines()
-        assert running.wait(60) == 130, ''.join(seen)
-    assert main(['train', 'show', f'{folder}/found.safetensors', '--json']) == 0
+        assert running.wait(300) == 130, ''.join(seen)
+    assert main(['train', 'show', f'{tmp_path}/found.safetensors', '--json']) == 0
     shown = json.loads(capsys.readouterr().out)
     assert 0 < shown['round'] < 4000 and shown['parameters'] == 2566
     assert main(words) == 2
     assert '--resume goes on from it' in capsys.readouterr().err
     rounds = shown['round'] + 20
     (folder / 'mytask.py').write_text(TASK.replace('ROUNDS', str(rounds)))
-    assert main([*words, '--resume', '--json', '--picture', f'{folder}/run.png']) == 0
+    assert main([*words, '--resume', '--json', '--picture', f'{tmp_path}/run.png']) == 0
     found = json.loads(capsys.readouterr().out)
     alone = train_alone(load_task(f'{folder}/mytask.py:task'))
     assert 'dock(' in found['plans'][0]['plan'] and 'rover(' in found['plans'][0]['plan']
     assert found['resumed_from'] == shown['round'] and found['round'] == rounds
     assert found['loss'] == pytest.approx(alone.loss[-20:], rel=1e-9)
     assert found['gradient_norm'] == pytest.approx(alone.norm[-20:], rel=1e-9)
-    state = load_file(f'{folder}/found.safetensors')
+    state = load_file(f'{tmp_path}/found.safetensors')
     assert difference(state, alone) < 1e-10
     assert found['check']['samples'] == 60 and 0 <= found['check']['accuracy'] <= 1
-    assert (folder / 'run.png').exists()
-    noted = [json.loads(line) for line in (folder / 'run.jsonl').read_text().splitlines()]
+    assert (tmp_path / 'run.png').exists()
+    noted = [json.loads(line) for line in (tmp_path / 'run.jsonl').read_text().splitlines()]
     assert [line['round'] for line in noted] == list(range(1, rounds + 1)), 'each once'
     assert [line['loss'] for line in noted] == pytest.approx(alone.loss, rel=1e-9)
     assert [line['gradient_norm'] for line in noted] == pytest.approx(alone.norm, rel=1e-9)
@@ -235,7 +235,7 @@ def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
     assert main([*words, '--resume']) == 2
     assert 'give the task more rounds' in capsys.readouterr().err
     for name in ('weights.pt', 'weights.safetensors'):
-        assert main(['train', 'export', f'{folder}/found.safetensors', '-o',
+        assert main(['train', 'export', f'{tmp_path}/found.safetensors', '-o',
                      f'{folder}/{name}']) == 0
         module = load_task(f'{folder}/mytask.py:task').module
         module.load_state_dict(load_file(folder / name) if name.endswith('safetensors') else
@@ -244,7 +244,8 @@ def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys):
             assert torch.equal(value, state[f'p:{key}'])
         assert torch.equal(module[1].running_var, state['b:1.running_var'])
     capsys.readouterr()
-    assert main(['train', 'export', f'{folder}/found.safetensors', '-o', f'{folder}/w.onnx']) == 2
+    assert main(['train', 'export', f'{tmp_path}/found.safetensors', '-o',
+                 f'{tmp_path}/w.onnx']) == 2
     assert 'end its name in .pt' in ' '.join(capsys.readouterr().err.split())
 
 

@@ -68,4 +68,4 @@ def test_executors_are_a_number_or_auto(count, tmp_path, capsys):
     (file := tmp_path / 'file.yaml').touch()
     assert main(['serve', 'plan', '--fleet', str(file), '--services', str(file), '--executors',
                  count]) != 0
-    assert 'must be 1 to 64' in capsys.readouterr().err
+    assert '--executors: ' in capsys.readouterr().err

@@ -102,7 +102,7 @@ class OffloadServer:
                 self._ping(frame)
             elif frame.kind is ControlKind.BYE:
                 self._session(frame.session).close()
-                del self.sessions[frame.session]
+                self.sessions.pop(frame.session, None)  # a server that ends forgets all
             else:
                 self._session(frame.session).control(frame)
         except MalformedFrameError as error:
