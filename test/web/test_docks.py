@@ -17,6 +17,7 @@ import time
 import numpy as np
 import pytest
 
+from intradp_ros.core.patience import Patience
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer, Opened
 from intradp_ros.systems.serving.executor_messages import (
@@ -47,10 +48,10 @@ SAID = {'said': 'opened', 'service': 7, 'sizes': [1, 2], 'seconds': [0.01, 0.01]
         'outputs': [['y', 'float32', [3]]], 'why': '', 'nbytes': 0, 'load_seconds': 1.0}
 
 
-def wait_for(condition, patience=60.0):
-    end = time.monotonic() + patience
+def wait_for(condition, seconds=60.0):
+    patience = Patience(seconds)
     while not (found := condition()):
-        assert time.monotonic() < end
+        assert not patience.over
         time.sleep(0.01)
     return found
 
@@ -140,7 +141,7 @@ def test_a_robot_docks_computes_vanishes_in_silence_and_comes_back():
             ask(gateway, ends)
             wait_for(lambda robot=robot: robot.batches)
             robot.silent = True
-            wait_for(lambda: lane.batches)  # placed anew
+            wait_for(lambda: lane.batches, 3.0)  # placed anew
             lane.finish()
             assert wait_for(lambda: ends and ends.pop()).fate is InferFate.IN_TIME
             assert not gateway.docked
@@ -243,7 +244,7 @@ def test_a_robots_process_is_killed_stopped_and_comes_back(tmp_path, monkeypatch
                                ends.append)
                 asked += 1
                 time.sleep(0.003)
-            wait_for(lambda: not gateway.docked)
+            wait_for(lambda: not gateway.docked, 5.0)
             wait_for(lambda asked=asked: len(ends) == asked)
             process.kill()
             process.wait()
