@@ -377,6 +377,32 @@ def test_old_chunks_are_stale(pair: Pair, wanted: torch.Tensor) -> None:
     assert_equal(outcome.outputs, wanted)
 
 
+@pytest.mark.parametrize('way', ['up', 'down'])
+def test_rows_on_their_way_when_the_robot_gives_up_are_no_fault(
+        model: SharedModel, wanted: torch.Tensor, way: str) -> None:
+    """They come when the robot has finished alone: nothing is rejected, nothing changes."""
+    with sharing_pair(model, patience=PatiencePolicy(silence=TIMEOUT, late_slack=0.2)) as pair:
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+        channel, side = (pair.server_channel, pair.server) if way == 'up' else (
+            pair.robot_channel, pair.robot)
+        passed, held = list[Chunk](), list[Chunk]()
+
+        def late(frame: Any) -> None:
+            if isinstance(frame, Chunk) and frame.inference:
+                (held if passed or way == 'down' else passed).append(frame)
+            if frame not in held:
+                side.handle(frame)
+        channel.listen(late)
+        outcome = pair.robot.infer((SOURCE,))
+        assert outcome.stats.recovered and outcome.stats.reason.startswith('late')
+        assert until(lambda: held)
+        for frame in held:
+            side.handle(frame)
+        assert not pair.robot.rejections.total and not pair.server.rejections.total
+        channel.listen(side.handle)
+        infer_until_shared(pair.robot, (SOURCE,), wanted)
+
+
 ROBOT_FRAMES = [
     (ControlKind.HELLO, {}, 'kind'), (ControlKind.BOOK, {}, 'kind'), (ControlKind.BYE, {}, 'kind'),
     (ControlKind.CANCEL, {}, 'kind'),

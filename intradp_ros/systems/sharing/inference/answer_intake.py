@@ -1,9 +1,10 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Takes the answers of a shared inference: one that comes too late is stale, and dropped."""
+"""Takes the answers of a shared inference: one that comes too late is dropped."""
 from __future__ import annotations
 
+from collections import deque
 import time
 
 from intradp_ros.runtime.transport.timeline import Event
@@ -11,6 +12,9 @@ from intradp_ros.systems.sharing.inference.shared_run import SharedRun
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler
 from intradp_ros.wire.frames import Chunk, Control, MalformedFrameError
 from intradp_ros.wire.sanitise import quoted
+
+#: Inferences given up of which rows may be on their way.
+GIVEN_UP = 8
 
 
 class AnswerIntake:
@@ -24,18 +28,22 @@ class AnswerIntake:
         self.newest = 0
         self.reassembler = Reassembler(self._expected, max_inferences=1)
         self._run: SharedRun | None = None
+        self._given_up = deque[int](maxlen=GIVEN_UP)
 
     def begin(self, run: SharedRun) -> None:
         """Take what comes for this inference from now on."""
         self._run = run
 
-    def drop(self) -> None:
-        """Take nothing more."""
+    def drop(self, given_up: bool = False) -> None:
+        """Take nothing more; what is on its way is no fault if the inference is `given_up`."""
+        if given_up and self._run:
+            self._given_up.append(self._run.id)
         self._run = None
 
     def chunk(self, chunk: Chunk) -> None:
         """Take rows; raises MalformedFrameError if they are not what is expected."""
-        self._of(chunk).arrivals.add(chunk)
+        if chunk.inference not in self._given_up:
+            self._of(chunk).arrivals.add(chunk)
 
     def failed(self, frame: Control) -> None:
         """Take the server's word that it failed; raises MalformedFrameError if it is stale."""

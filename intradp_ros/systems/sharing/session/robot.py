@@ -340,7 +340,7 @@ class RobotClient:
                            self._ratios)
 
     def _cancel(self) -> None:
-        self._current.drop()
+        self._current.drop(given_up=True)
         self.channel.send(Control(ControlKind.CANCEL, self.connection.session,
                                   self.connection.epoch, self._current.newest, {},
                                   self.connection.followed.number))

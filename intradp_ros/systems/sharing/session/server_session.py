@@ -4,6 +4,7 @@
 """One robot's session on the server: its books, and the inference at hand."""
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 import queue
@@ -18,6 +19,7 @@ from intradp_ros.runtime.transport.sending import SendContext
 from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.program_cache import ProgramCache
+from intradp_ros.systems.sharing.inference.answer_intake import GIVEN_UP
 from intradp_ros.systems.sharing.inference.server_run import named_by, ServerRun
 from intradp_ros.systems.sharing.session.offered_books import OfferedBooks
 from intradp_ros.wire.chunking import ExpectedTransfer, Reassembler, TAMPERED
@@ -46,6 +48,7 @@ class ServerSession:
         self.offered = OfferedBooks(cache, self._reply, reject, self._note, f'books-{self.id:x}')
         self._current: ServerRun | None = None
         self._newest = 0
+        self._given_up = deque[int](maxlen=GIVEN_UP)
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._loop, name=f'session-{self.id:x}', daemon=True).start()
 
@@ -71,6 +74,7 @@ class ServerSession:
         """
         self._abandon('the robot greeted again')
         self._newest = newest
+        self._given_up = deque((one for one in self._given_up if one <= newest), GIVEN_UP)
         self.way = replace(self.way, encodings=encodings)
 
     def close(self) -> None:
@@ -100,6 +104,8 @@ class ServerSession:
     def chunk(self, chunk: Chunk) -> None:
         """Take a chunk; the first one of an inference starts it."""
         self.heard = time.monotonic()
+        if chunk.inference in self._given_up:
+            return  # it was on its way
         current = self._current
         if current is None or current.id != chunk.inference:
             book = self.offered.find(chunk.epoch)
@@ -138,6 +144,7 @@ class ServerSession:
     def _abandon(self, reason: str) -> None:
         current, self._current = self._current, None
         if current:
+            self._given_up.append(current.id)
             current.abandon(reason)
 
     def _loop(self) -> None:
