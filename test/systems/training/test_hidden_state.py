@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 import itertools
 import os
+import random
 import sys
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -313,7 +315,21 @@ def counting(data: Any, k: int) -> torch.Tensor:
     return data.x[k]
 
 
+def rarely(draw: Call) -> Call:
+    """Return what changes a sample so rarely that no trial sees it."""
+    return lambda data, k: data.x[k] * float(draw() > 1e-12)
+
+
+def reseeded(data: Any, k: int) -> torch.Tensor:
+    torch.manual_seed(k)
+    return noise(data, k)
+
+
 @pytest.mark.parametrize('dataset, reason', [
+    (_Dataset(rarely(lambda: torch.rand(()))), 'draws by generators of the process'),
+    (_Dataset(rarely(random.random)), 'draws by generators of the process'),
+    (_Dataset(rarely(lambda: np.random.rand())), 'draws by generators of the process'),
+    (_Dataset(rarely(np.random.RandomState(0).rand)), 'changes with each time'),
     (_Dataset(noise, keep=True), 'draw at random when a sample is first taken, and keep it'),
     (_Dataset(kept_elsewhere()), 'draw at random when a sample is first taken, and keep it'),
     (_Dataset(in_one_place()), 'sample . is another one when it is taken alone'),
@@ -328,9 +344,16 @@ def test_data_that_are_not_the_same_on_all_devices_are_refused(dataset: Any,
 
 
 @pytest.mark.parametrize('dataset', [_Dataset(own_noise, keep=True), _Dataset(own_noise),
-                                     _Dataset(lambda data, k: data.x[k], keep=True)])
+                                     _Dataset(lambda data, k: data.x[k], keep=True),
+                                     _Dataset(reseeded)])
 def test_data_that_keep_what_they_would_make_again_are_trained_with(dataset: Any) -> None:
     tried(task_of(data=Items(dataset)))
+
+
+def test_samples_by_which_weights_are_judged_do_not_draw() -> None:
+    check = Items(_Dataset(rarely(random.random)))
+    with pytest.raises(TaskError, match='check.take draws by generators of the process'):
+        tried(task_of(check=check, validate_every=2))
 
 
 def test_an_iterable_dataset_is_refused() -> None:

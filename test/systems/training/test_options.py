@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 from training_fleet import difference, fixed, make_task, sgd, train
@@ -80,6 +82,19 @@ def test_epochs_grains_and_micro_batches_may_be_left_to_the_task() -> None:
 
 def noisy(item: tuple[torch.Tensor, int], generator: torch.Generator) -> tuple[torch.Tensor, int]:
     return item[0] + torch.randn(item[0].shape, generator=generator, dtype=item[0].dtype), item[1]
+
+
+def transformed(item: tuple[float, int], generator: torch.Generator) -> tuple[float, int]:
+    return item[0] + random.random() + float(np.random.rand() + torch.rand(())), item[1]
+
+
+def test_what_transforms_draw_by_the_process_goes_by_round_and_sample() -> None:
+    task = replace(make_task('cnn', sgd), data=Items([(1.0, 0)] * 40, augment=transformed))
+    states = random.getstate(), torch.get_rng_state()
+    found = [take_of_round(task, number, samples)[0][0].tolist()
+             for number, samples in ((0, [5, 6]), (0, [6]), (1, [5, 6]))]
+    assert found[0][1:] == found[1] and len({*found[0], *found[2]}) == 4
+    assert states[0] == random.getstate() and torch.equal(states[1], torch.get_rng_state())
 
 
 def test_augmentation_draws_by_round_and_sample_on_any_plan_and_after_a_loss() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, default_collate, IterableDataset
 
 from intradp_ros.systems.training.base.task import AUGMENTED, draw_seed, TaskError
+from intradp_ros.systems.training.base.user_code import drawing
 
 Names = str | tuple[str, ...]
 #: Makes another item of one, as a generator draws.
@@ -28,7 +29,8 @@ class Items:
     the others by name.  An item must be the same whenever it is taken: rounds may be played
     again, and several devices take the same one.  What is to differ from round to round is made
     by `augment`, of an item and a generator whose seed depends on the task's seed, the round and
-    the item's number alone: all that it draws, it draws by that generator.
+    the item's number alone; what it draws by PyTorch, Python or NumPy, as transforms do, goes by
+    that seed, too.
     """
 
     dataset: Any
@@ -96,8 +98,12 @@ def _augmented(items: list[Any], samples: Sequence[int], seeds: Sequence[int],
     """Return items augmented, by their numbers where no round gives seeds."""
     if augment is None:
         return items
-    return [augment(item, torch.Generator().manual_seed(seed)) for item, seed in zip(
-        items, seeds or [draw_seed(0, AUGMENTED, 0, int(k)) for k in samples], strict=True)]
+    made = []
+    for item, seed in zip(items, seeds or [draw_seed(0, AUGMENTED, 0, int(k)) for k in samples],
+                          strict=True):
+        with drawing(seed):
+            made.append(augment(item, torch.Generator().manual_seed(seed)))
+    return made
 
 
 def _collated(items: list[Any], targets: Names, samples: Sequence[int]) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ _OF_PARAMETERS, _OF_COUNTS = 1 << 12, 64
 #: Parts of an object that is long.
 _LONG = 256
 #: The generators of the process are shared by its threads.
-DRAWING = threading.Lock()
+DRAWING = threading.RLock()
 
 _LIBRARIES = {*sys.stdlib_module_names, 'torch', 'torchvision', 'torchaudio', 'numpy', 'scipy',
               'cv2', 'PIL', 'intradp_ros'}
@@ -143,6 +143,8 @@ def _text(one: Any) -> str | None:
         return repr(one.getstate())
     if isinstance(one, np.random.Generator):
         return repr(one.bit_generator.state)
+    if isinstance(one, np.random.RandomState):
+        return repr(one.get_state(legacy=False))
     if isinstance(one, Mapping | list | tuple | set | frozenset | deque):
         return str(len(one))
     return None

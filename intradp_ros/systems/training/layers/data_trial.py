@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import copy
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,26 @@ import torch
 
 from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import rows_of, taken_apart
-from intradp_ros.systems.training.base.task import Data, TaskError, TensorData, TrainingTask
-from intradp_ros.systems.training.base.user_code import drawing, MOST_NUMBERS, objects_reached
+from intradp_ros.systems.training.base.task import (
+    Data,
+    examples,
+    TaskError,
+    TensorData,
+    TrainingTask,
+)
+from intradp_ros.systems.training.base.user_code import (
+    changed_between,
+    counted,
+    drawing,
+    MOST_NUMBERS,
+    objects_reached,
+)
 from intradp_ros.systems.training.layers.export_checks import generators
 from intradp_ros.systems.training.layers.trying import done
 
-#: Samples that are taken in other orders; the seed of what the copy draws.
-_TAKEN, _DRAWN = 4, 29
+#: Samples that are taken in other orders; the seed of what the copy draws; times by which it is
+#: seen that data draw, since other threads may draw now and then.
+_TAKEN, _DRAWN, _TRIES = 4, 29, 3
 
 
 def try_data(task: TrainingTask, untouched: Data | None, drawn: bool) -> None:
@@ -57,13 +71,51 @@ def try_data(task: TrainingTask, untouched: Data | None, drawn: bool) -> None:
                         'generator=torch.Generator().manual_seed(k)')
 
 
-def drawn_so_far() -> object:
-    """Return the states of the process's generators."""
-    return generators(), torch.get_rng_state().tolist()
+def taken_twice(data: Data, samples: Sequence[int], what: str = 'data') -> tuple[Any, list[float]]:
+    """
+    Take samples twice; return them, and the seconds of each.
+
+    :raises TaskError: if they differ, or others might: by draws that nothing seeds, or a count.
+    """
+    for _ in range(_TRIES):
+        taken, seconds, counts, states = [], [], [], [drawn_so_far()]
+        for _ in range(2):
+            begun = time.perf_counter()
+            taken.append(_taken(data, samples, what))
+            seconds.append(time.perf_counter() - begun)
+            states.append(drawn_so_far())
+            counts.append(counted(**{what: data}))
+        (one, structure), (two, again) = map(taken_apart, taken)
+        same = structure == again and len(one) == len(two) and all(
+            a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+            for a, b in zip(one, two))
+        if not same or not any(a != b != c for a, b, c in zip(*states)):
+            break
+    else:
+        same = False
+    if not same:
+        raise TaskError(
+            f'{what}.take draws by generators of the process, or returns other values each time, '
+            f'for the samples {list(samples)}: a round that is played again would train on other '
+            'samples; draw by the number of the sample instead, '
+            'generator=torch.Generator().manual_seed(k). What is to differ from round to round is '
+            'made by Items(dataset, augment=...)')
+    if changed := changed_between(*counts):
+        raise TaskError(f'{changed} changes with each time that samples are taken: what a dataset '
+                        'counts is not the same on all devices. Let it remember nothing, and draw '
+                        'by the number of the sample')
+    return taken[0], seconds
 
 
-def _taken(data: Data, samples: Sequence[int]) -> Any:
-    return done('data.take', lambda: take(data, samples))
+def drawn_so_far() -> tuple[object, ...]:
+    """Return the states of the process's generators, of Python, NumPy and PyTorch."""
+    python, *numpy = generators()
+    return python, numpy, torch.get_rng_state().tolist()
+
+
+def _taken(data: Data, samples: Sequence[int], what: str = 'data') -> Any:
+    return done(f'{what}.take', lambda: examples(data, len(samples))
+                if hasattr(data, 'examples') else take(data, samples))
 
 
 def _row_is(together: Any, row: int, alone: Any) -> bool:
@@ -91,6 +143,6 @@ def _stays(one: Any) -> bool:
         return one.numel() > MOST_NUMBERS
     if isinstance(one, np.ndarray):
         return one.size > MOST_NUMBERS
-    kind = type(one).__module__.partition('.')[0]
+    kind = str(type(one).__module__).partition('.')[0]
     file = getattr(sys.modules.get(kind), '__file__', None) or ''
     return 'site-packages' in file and kind not in ('torch', 'numpy', 'intradp_ros')

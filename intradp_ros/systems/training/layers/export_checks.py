@@ -133,7 +133,7 @@ def _draws(module: nn.Module, inputs: Any, task: TrainingTask) -> bool:
     return True
 
 
-def generators() -> object:
+def generators() -> tuple[object, ...]:
     """Return the states of the generators of Python and NumPy."""
     state: Any = np.random.get_state()
     return random.getstate(), state[1].tolist(), state[2]

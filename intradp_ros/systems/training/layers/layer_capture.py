@@ -99,11 +99,14 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
         given, wanted, returned, tuple(map(ends.index, returned_nodes(root))),
         tuple(Value(f'target {k}', tuple(x.shape[1:]), x.dtype, False)
               for k, x in enumerate(targets)))
-    graph = in_layers(root, norms, changes, dtypes_of(root, inputs, task), interface)
+    dtypes = dtypes_of(root, inputs, task)
+    graph = in_layers(root, norms, changes, dtypes, interface)
     check_changes(graph, changed)
     # In a mixed precision a pass rounds what it adds up for a weight to 16 bits: by grain, so that
     # it does not matter how many grains a device has.
-    alone = f'{task.autocast} rounds what a pass adds up' if task.autocast is not None else \
+    short = task.autocast or next((one for one in dtypes.values() if one in (
+        torch.bfloat16, torch.float16)), None)
+    alone = f'{short} rounds what a pass adds up' if short is not None else \
         'a draw of its own kind' if draws else not_proved(root.graph)
     return replace(graph, by_grain=alone, loss_by_grain=_loss_not_proved(graph, inputs, targets,
                                                                          task))

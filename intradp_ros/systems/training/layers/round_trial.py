@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import taken_apart, Tensors, tensors_of
 from intradp_ros.systems.training.base.task import (
     autocast_of,
@@ -32,11 +31,11 @@ from intradp_ros.systems.training.base.task import (
 from intradp_ros.systems.training.base.user_code import (
     assigned_tensors,
     changed_between,
-    counted,
     drawing,
     remembered,
     Watch,
 )
+from intradp_ros.systems.training.layers.data_trial import taken_twice
 from intradp_ros.systems.training.layers.export_checks import AsModule, dense, near
 from intradp_ros.systems.training.layers.layer_graph import by_first_name, LayerGraph
 from intradp_ros.systems.training.layers.loss_watch import check_read, moving_tensors
@@ -153,7 +152,7 @@ def _pieces(task: TrainingTask,
     """
     size = max(1, min(task.grain, OF_PASS))
     if hasattr(task.data, 'examples'):  # not all of them lie here
-        yield list(range(size)), *task.data.examples(size)
+        yield list(range(size)), *taken_twice(task.data, range(size))[0]
         return
     count = len(task.data)
     places = [k * (count - 1) // (SAMPLES - 1) for k in range(SAMPLES)]
@@ -161,27 +160,9 @@ def _pieces(task: TrainingTask,
     for first in range(pieces):  # each piece is from everywhere, too
         samples = places[first::pieces]
         samples += places[:size - len(samples)]
-        taken = []
-        counts = list[dict[str, str]]()
-        for _ in range(2):
-            begun = time.perf_counter()
-            taken.append(take(task.data, samples))
-            reading.append((time.perf_counter() - begun) / len(samples))
-            counts.append(counted(data=task.data))
-        (one, structure), (two, again) = map(taken_apart, taken)
-        if structure != again or not all(map(_equal, one, two)):
-            raise TaskError(f'data.take returns other values each time for the samples {samples}: '
-                            'a round that is played again would train on other samples; draw by '
-                            'the number of the sample instead')
-        if changed := changed_between(*counts):
-            raise TaskError(f'{changed} changes with each time that samples are taken: what a '
-                            'dataset counts is not the same on all devices. Let it remember '
-                            'nothing, and draw by the number of the sample')
-        yield samples, *taken[0]
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
+        taken, seconds = taken_twice(task.data, samples)
+        reading += [one / len(samples) for one in seconds]
+        yield samples, *taken
 
 
 Gradients = dict[str, torch.Tensor | None]

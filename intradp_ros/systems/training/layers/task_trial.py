@@ -17,7 +17,6 @@ from intradp_ros.systems.training.base.task import (
     autocast_of,
     call,
     Data,
-    examples,
     losses_of,
     TaskError,
     TrainingTask,
@@ -25,6 +24,7 @@ from intradp_ros.systems.training.base.task import (
 from intradp_ros.systems.training.base.user_code import changed_between, drawing, remembered
 from intradp_ros.systems.training.layers.data_trial import (
     drawn_so_far,
+    taken_twice,
     try_data,
     untouched_copy,
 )
@@ -102,7 +102,8 @@ def try_task(task: TrainingTask) -> None:
 
 def _of_check(check: Data) -> tuple[Any, Any]:
     """Return the first samples of check, as the module and the loss get them."""
-    return done('check.take', lambda: take(check, list(range(min(_TAKEN, len(check))))))
+    found: tuple[Any, Any] = taken_twice(check, range(min(_TAKEN, len(check))), 'check')[0]
+    return found
 
 
 def _check_classes(task: TrainingTask) -> None:
@@ -175,34 +176,23 @@ def _try_schedule(task: TrainingTask) -> None:
 def _samples(task: TrainingTask) -> tuple[Any, Any]:
     """Take samples twice; return the first two of them twice over."""
     rows = min(_TAKEN, len(task.data))
-    numbers = list(range(rows))
-    taken = [done('data.take', lambda: examples(task.data, rows)
-                  if hasattr(task.data, 'examples') else take(task.data, numbers))
-             for _ in range(2)]
-    parts = []
-    for one in taken:
-        if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], tuple | dict):
-            raise TaskError('data.take must return a tuple of inputs and the targets; inputs are '
-                            "a tuple of the module's arguments, or a dict of them by name")
-        for what, whole in zip(('inputs', 'targets'), one):
-            tensors, structure = taken_apart(whole)
-            if any(x.requires_grad for x in tensors):
-                raise TaskError(f'data.take returns {what} with a gradient (requires_grad), which '
-                                'nothing takes up: let the dataset detach() them; what the module '
-                                'needs of it, it can set in the forward pass')
-            if not tensors or structure.constants or \
-                    any(not x.dim() or len(x) != rows for x in tensors):
-                raise TaskError('data.take must return tensors with one row a sample, in tuples, '
-                                'lists, dicts or dataclasses, and nothing else: put what a '
-                                'sample has more of into columns')
-        parts.append(taken_apart(one))
-    (first, structure), (second, again) = parts
-    if structure != again or any(a.shape != b.shape or not torch.equal(
-            a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, second)):
-        raise TaskError('data.take returns other values each time: a round that is played again '
-                        'would train on other samples; draw by the number of the sample instead')
+    taken, _ = taken_twice(task.data, range(rows))
+    if not isinstance(taken, tuple) or len(taken) != 2 or not isinstance(taken[0], tuple | dict):
+        raise TaskError('data.take must return a tuple of inputs and the targets; inputs are '
+                        "a tuple of the module's arguments, or a dict of them by name")
+    for what, whole in zip(('inputs', 'targets'), taken):
+        tensors, structure = taken_apart(whole)
+        if any(x.requires_grad for x in tensors):
+            raise TaskError(f'data.take returns {what} with a gradient (requires_grad), which '
+                            'nothing takes up: let the dataset detach() them; what the module '
+                            'needs of it, it can set in the forward pass')
+        if not tensors or structure.constants or \
+                any(not x.dim() or len(x) != rows for x in tensors):
+            raise TaskError('data.take must return tensors with one row a sample, in tuples, '
+                            'lists, dicts or dataclasses, and nothing else: put what a '
+                            'sample has more of into columns')
     few = [k % rows for k in range(2)] * 2
-    return rows_of(taken[0][0], few), rows_of(taken[0][1], few)
+    return rows_of(taken[0], few), rows_of(taken[1], few)
 
 
 def _doubles(task: TrainingTask, inputs: Any, targets: Any) -> str:
