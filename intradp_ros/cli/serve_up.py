@@ -56,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--address', default='127.0.0.1', help='to listen on; others than this '
                         "machine's own need API keys (default %(default)s)")
     parser.add_argument('--keys', type=existing_file, metavar='FILE', help='API keys of robots '
-                        'and other sites: a name, a blank and a key on each line')
+                        'and other sites: a name, a blank and a key on each line; that of a site '
+                        'has its name')
     parser.add_argument('--site-key', type=existing_file, metavar='FILE',
                         help='the key by which other sites know this one')
     parser.add_argument('--docks', type=_names, default=(), metavar='NAMES', help='names in '

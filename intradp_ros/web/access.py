@@ -64,7 +64,8 @@ class ApiKeys:
                 raise ValueError(f'{path} line {number}: a name and a key of at least {MIN_KEY} '
                                  'characters are expected, as in "robot1 3f9a...": make one by '
                                  '"openssl rand -hex 24"')
-            clients[_hash(match[2])] = match[1]
+            if (name := clients.setdefault(_hash(match[2]), match[1])) != match[1]:
+                raise ValueError(f'{path} line {number}: {match[1]} has the key of {name}')
         if not clients:
             raise ValueError(f'{path} holds no API key')
         return cls(clients)
@@ -102,12 +103,13 @@ class RouteLimits:
     What a request of a route may bring.
 
     `body`: bytes, which must have arrived after `seconds`; `message`: bytes of
-    a message of a web socket.
+    a message of a web socket; `only`: names of the keys that may use it, None for all.
     """
 
     body: int = MAX_BODY
     seconds: float = BODY_SECONDS
     message: int = MAX_MESSAGE
+    only: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ class Guard:
             if entered and not self.clients.keyed and (foreign := _foreign(scope)):
                 refused = Refusal(403, 'foreign', 'without API keys only this machine is '
                                   f'answered, by its own name: {foreign}')
+            only = self._limits.of(scope['path']).only
+            if entered and self.clients.keyed and only is not None and client not in only:
+                refused = Refusal(403, 'role', f'{client} may not use {scope["path"]}: the key '
+                                  f'has to be that of {" or ".join(sorted(only)) or "nobody"}')
             if refused is not None:
                 await _discard(scope, receive)
                 await self._reject(scope, send, refused)

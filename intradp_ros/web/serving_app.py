@@ -76,12 +76,17 @@ async def _json(send: Send, status: int, body: Mapping[str, Any]) -> None:
     await send({'type': 'http.response.body', 'body': json.dumps(body).encode()})
 
 
-def site_clients(keys: ApiKeys | None, rate: float) -> Clients:
-    """Return the limits of clients; each may begin so many connections or requests a second."""
+def site_clients(keys: ApiKeys | None, rate: float, sites: Collection[str] = ()) -> Clients:
+    """
+    Return the limits of clients; each may begin so many connections or requests a second.
+
+    Of keys only those that have the names of other `sites` may speak as sites.
+    """
     return Clients(keys, ClientRates(rate, max(1, round(4 * rate))), GuardLimits(
-        in_flight=256, routes={'/': RouteLimits(MAX_REQUEST, message=MAX_REQUEST),
-                               **{path: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)
-                                  for path in (PATH, DOCKS)}}))
+        in_flight=256, routes={
+            '/': RouteLimits(MAX_REQUEST, message=MAX_REQUEST),
+            PATH: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE, only=frozenset(sites)),
+            DOCKS: RouteLimits(MAX_REQUEST, message=MAX_MESSAGE)}))
 
 
 def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None,
@@ -94,5 +99,6 @@ def serve(gateway: Gateway, address: str, port: int, keys: ApiKeys | None = None
 
     :raises OSError: if the address or port cannot be had.
     """
-    return WebServer(Guard(ServingApp(gateway, docks), clients or site_clients(keys, rate)),
+    return WebServer(Guard(ServingApp(gateway, docks), clients or site_clients(
+        keys, rate, gateway.neighbours.others)),
                      address, port, web_sockets=WebSocketLimits(MAX_MESSAGE, PING, PONG))

@@ -11,7 +11,7 @@ that says nothing for a second is gone, and what was sent there is placed anew.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -61,7 +61,8 @@ _ASK, _STOP, _ROW, _END, _PING = 'ask', 'stop', 'row', 'end', 'ping'
 def ask_message(number: int, request: InferRequest, path: Sequence[str]) -> bytes:
     """Return a request as a message."""
     return pack([_ASK, number, request.service, request.remaining, request.priority,
-                 request.client, request.number, list(path), dict(request.tensors)])
+                 request.client, request.number, request.deaths, list(path),
+                 dict(request.tensors)])
 
 
 def asked(data: bytes) -> tuple[str, Any]:
@@ -75,19 +76,21 @@ def asked(data: bytes) -> tuple[str, Any]:
             return _PING, _real(sent, 'time')
         case ['stop', number]:
             return _STOP, _whole(number, 'number')
-        case ['ask', number, service, remaining, priority, client, chance, path, tensors]:
+        case ['ask', number, service, remaining, priority, client, chance, deaths, path,
+              tensors]:
             return _ASK, (_whole(number, 'number'), InferRequest(
                 _text(service), _arrays(tensors), _real(remaining, 'remaining', math.inf),
                 _whole(priority, 'priority', -MAX_PRIORITY, MAX_PRIORITY), _text(client),
-                number=_whole(chance, 'number of chance')), _path(path, MAX_HOPS + 1))
+                number=_whole(chance, 'number of chance'), deaths=_whole(deaths, 'deaths')),
+                _path(path, MAX_HOPS + 1))
     raise ValueError('it is not an ask, stop or ping with what belongs to it')
 
 
 def end_message(number: int, end: InferEnd, row: StateRow) -> bytes:
     """Return an end as a message, with the state row of who sends it."""
     return pack([_END, number, end.fate.value, end.reason[:2000], _finite(end.retry_after),
-                 _finite(end.queue), _finite(end.compute), end.batch, end.site, list(end.path),
-                 dict(end.tensors), _packed_row(row)])
+                 _finite(end.queue), _finite(end.compute), end.batch, end.site, end.deaths,
+                 list(end.path), dict(end.tensors), _packed_row(row)])
 
 
 def answered(data: bytes) -> tuple[str, Any]:
@@ -99,8 +102,8 @@ def answered(data: bytes) -> tuple[str, Any]:
     match _message(data):
         case ['row', sent, row]:
             return _ROW, (None if sent is None else _real(sent, 'time'), _row(row))
-        case ['end', number, fate, reason, retry, queue, compute, batch, site, path, tensors,
-              row]:
+        case ['end', number, fate, reason, retry, queue, compute, batch, site, deaths, path,
+              tensors, row]:
             if _text(fate) not in _FATES:
                 raise ValueError(f'fate {str(fate)[:20]!r} is unknown')
             times = [None if time is None else _real(time, 'seconds', MAX_SECONDS)
@@ -111,7 +114,7 @@ def answered(data: bytes) -> tuple[str, Any]:
                 queue=math.nan if times[1] is None else times[1],
                 compute=math.nan if times[2] is None else times[2],
                 batch=_whole(batch, 'rows', 0, LARGEST_BATCH), site=_text(site),
-                path=_path(path)), _row(row))
+                path=_path(path), deaths=_whole(deaths, 'deaths')), _row(row))
     raise ValueError('it is not a row or an end with what belongs to it')
 
 
@@ -181,13 +184,16 @@ class SiteSockets:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        #: How many each has in flight, with all its connections.
+        self._open = Counter[str]()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one gateway until it goes; what it then has in flight is withdrawn."""
         await receive()
         await send({'type': 'websocket.accept'})
         out: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
-        unread = Unread(scope.get('state', {}).get('share'))
+        unread, client = Unread(scope.get('state', {}).get('share')), str(scope.get(
+            'client_name', ''))
         in_flight: dict[int, Callable[[], None]] = {}
         tasks = [asyncio.create_task(_write(out, unread, send)),
                  asyncio.create_task(self._rows(out))]
@@ -195,8 +201,7 @@ class SiteSockets:
             while (message := await receive())['type'] == 'websocket.receive':
                 try:
                     kind, said = await _read(message.get('bytes') or b'', asked)
-                    self._hear(kind, said, str(scope.get('client_name', '')), out, unread,
-                               in_flight)
+                    self._hear(kind, said, client, out, unread, in_flight)
                 except ValueError as error:
                     _LOG.warning('a message of another gateway is not taken, and its connection '
                                  'ends: %s', error)
@@ -207,26 +212,36 @@ class SiteSockets:
             for task in tasks:
                 task.cancel()
             unread.close()
-            for withdraw in list(in_flight.values()):
-                withdraw()
+            for number in list(in_flight):
+                self._over(client, in_flight, number)()
+
+    def _over(self, client: str, in_flight: dict[int, Callable[[], None]], number: int,
+              ) -> Callable[[], None]:
+        """Count a request no more; return what withdraws it."""
+        self._open[client] -= number in in_flight
+        return in_flight.pop(number, _nothing)
 
     def _hear(self, kind: str, said: Any, client: str, out: asyncio.Queue[tuple[bytes, bool]],
               unread: Unread, in_flight: dict[int, Callable[[], None]]) -> None:
         if kind == _PING:
             out.put_nowait((pack([_ROW, said, _packed_row(self._gateway.row())]), False))
         elif kind == _STOP:
-            if withdraw := in_flight.pop(said, None):
-                withdraw()
+            self._over(client, in_flight, said)()
         else:
             number, request, path = said
             # who asks may not use up what a client of this site may have in flight
             request = replace(request, client=f'{client}, {request.client}'[:MAX_NAME])
-            if number in in_flight or len(in_flight) >= IN_FLIGHT:
+            if number in in_flight or self._open[client] >= IN_FLIGHT:
                 raise ValueError(f'request {number} is in flight, or {IN_FLIGHT} are')
+            if self._gateway.site in path:
+                raise ValueError(f'request {number} has been here before')
+            if client in self._gateway.neighbours.others:  # whose key it is, it was there
+                path = tuple(dict.fromkeys((*path, client)))
             in_flight[number] = _nothing
+            self._open[client] += 1
 
             def done(data: bytes) -> None:
-                in_flight.pop(number, None)
+                self._over(client, in_flight, number)
                 taken = unread.take(data)
                 out.put_nowait((data if taken else end_message(
                     number, InferEnd(InferFate.LATE, NOT_READ), StateRow()), taken))
@@ -295,7 +310,9 @@ class SiteLinks:
                     _LOG.info('connected to site %s', site)
                     await _Asking(site, self._gateway, socket).serve()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                cause = f'{type(error).__name__}: {error}'
+                answer = getattr(getattr(error, 'response', None), 'body', None)
+                cause = f'{type(error).__name__}: {error}' + (
+                    f': {answer[:500]!r}' if answer else '')
                 if cause != said:
                     _LOG.warning('site %s at %s: %s', site, address, cause)
                 said = cause

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from intradp_ros.web.site_link import SiteLinks
 
 if TYPE_CHECKING:
     from intradp_ros.web.inference_grpc import InferenceGrpc
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ class SiteServer:
 
     def __init__(self, gateway: Gateway, port: int, others: Mapping[str, str],
                  access: SiteAccess) -> None:
-        clients = site_clients(access.keys, access.rate)
+        clients = site_clients(access.keys, access.rate, others)
+        if access.keys and (silent := sorted(set(others) - {*access.keys.clients.values()})):
+            _LOG.warning('no key has the name %s: such a site cannot forward requests here',
+                         ' or '.join(silent))
         self._server = serve(gateway, access.address, port, clients=clients,
                              docks=access.docks)
         try:

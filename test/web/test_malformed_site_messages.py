@@ -54,11 +54,11 @@ services:
     outputs: {actions: float32 5x2, score: float32}
     seconds: {1: 20 ms, 4: 48 ms}
 """)
-REQUEST = InferRequest('pi0', {'state': np.zeros(4, np.float32)}, 2.0, client='robot')
+REQUEST = InferRequest('pi0', {'state': np.zeros(4, np.float32)}, 2.0, client='robot', deaths=1)
 ROW = StateRow({'pi0': (0.02, 0.01, 0.02)})
 GOOD = {'actions': np.ones((5, 2), np.float32), 'score': np.array(0.5, np.float32)}
 END = InferEnd(InferFate.IN_TIME, '', GOOD, queue=0.001, compute=0.02, batch=2, site='b',
-               path=('a', 'b'))
+               path=('a', 'b'), deaths=1)
 ASKS = [ask_message(1, REQUEST, ['a']), pack(['stop', 1]), pack(['ping', 12.5])]
 ENDS = [end_message(1, END, ROW), pack(['row', 12.5, {'pi0': [0.02, 0.01, 0.02]}]),
         end_message(1, InferEnd(InferFate.REFUSED, 'full', retry_after=0.5), ROW)]
@@ -113,9 +113,10 @@ def refuse_many(count, seed):
 
 def test_messages_are_read():
     kind, (number, request, path) = asked(ASKS[0])
-    assert (kind, number, request.service, path) == ('ask', 1, 'pi0', ('a',))
+    assert (kind, number, request.service, path, request.deaths) == ('ask', 1, 'pi0', ('a',), 1)
     kind, (number, end, row) = answered(ENDS[0])
-    assert (kind, number, end.batch, row, end.path) == ('end', 1, 2, ROW, ('a', 'b'))
+    assert (kind, number, end.batch, row, end.path, end.deaths) == (
+        'end', 1, 2, ROW, ('a', 'b'), 1)
     np.testing.assert_array_equal(end.tensors['actions'], GOOD['actions'])
     refused = answered(ENDS[2])[1][1]
     assert refused.retry_after == 0.5 and math.isnan(refused.compute)

@@ -56,7 +56,8 @@ class GatewayNode(ManagedNode):
                   'have.', -MAX_PRIORITY, MAX_PRIORITY),
         Parameter('http_address', '127.0.0.1', 'Address of the port that the fleet file names; '
                   'one that other machines reach needs api_keys.'),
-        Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line.',
+        Parameter('api_keys', '', 'File of API keys: a name, a blank and a key on each line; '
+                  'that of another site has its name.',
                   check=check_file),
         Parameter('site_key', '', 'File of the key by which other sites know this one.',
                   check=check_file),

@@ -65,6 +65,8 @@ class InferRequest:
     stream: str = ''
     frame: int = 0
     number: int = 0
+    #: Executors that died while they computed it, at all sites so far.
+    deaths: int = 0
 
     def __post_init__(self) -> None:
         """Look at all limits."""
@@ -105,6 +107,8 @@ class InferEnd:
     site: str = ''
     #: Sites that it was at, in order; the last one answered.
     path: tuple[str, ...] = ()
+    #: As of the request.
+    deaths: int = 0
 
 
 class InferService(Protocol):

@@ -69,7 +69,7 @@ from intradp_ros.systems.serving.table_book import TableBook
 _LOG = logging.getLogger(__name__)
 #: A batch that takes this many times as long as promised, and at least so many seconds, hangs.
 HANGS, HANGS_SECONDS = 20.0, 5.0
-#: Executors that may die in the batch of a request: it may be what they die of.
+#: Executors of all sites that may die in the batch of a request: it may be what they die of.
 MOST_DEATHS = 2
 #: Seconds between looks at executors, and of rest after one that failed.
 LOOK, REST = 0.5, 0.05
@@ -231,6 +231,10 @@ class Gateway:
 
     def _place_it(self, held: Held, now: float) -> None:
         """Find a seat here or another site, or refuse."""
+        if held.deaths >= MOST_DEATHS:
+            self._end(held, InferEnd(InferFate.REFUSED, f'{MOST_DEATHS} executors died while '
+                                     'they computed it'), now)
+            return
         opened = self._specs.get(held.service)
         if opened is not held.opened:  # what came while nobody knew what the service takes
             try:
@@ -296,7 +300,8 @@ class Gateway:
         name, link, seconds, ways = self.neighbours.way(target, held.service, now)
         held.away, held.hops, held.predicted = name, held.hops + 1, now + seconds
         held.started()
-        request = replace(held.request, stream='', frame=0, number=held.chance)
+        request = replace(held.request, stream='', frame=0, number=held.chance,
+                          deaths=held.deaths)
         path = held.path
 
         def send() -> None:
@@ -353,6 +358,7 @@ class Gateway:
             else:
                 held.path = tuple(dict.fromkeys((*held.path, *end.path, site)))
                 held.retry = min(held.retry, now + end.retry_after)
+                held.deaths = max(held.deaths, end.deaths)
                 self._place_it(held, now)
             self._start_free(now)
         self._outbox.drain()
@@ -529,11 +535,7 @@ class Gateway:
                           if e != executor or said[1] is None}
         self._open_same(now)
         for held in ended:
-            if held.deaths < MOST_DEATHS:
-                self._place_it(held, now)
-            else:
-                self._end(held, InferEnd(InferFate.REFUSED, f'{MOST_DEATHS} executors died while '
-                                         'they computed it'), now)
+            self._place_it(held, now)
 
     def _start_free(self, now: float) -> None:
         """Let free executors begin with whoever is seated."""

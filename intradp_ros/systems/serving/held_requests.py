@@ -45,7 +45,7 @@ class Held:
     predicted: float = math.nan
     began: float = math.nan
     hops: int = 0
-    #: Executors that died while they computed it.
+    #: Executors that died while they computed it, at all sites.
     deaths: int = 0
     #: What the service took when the tensors were checked.
     opened: Opened | None = None
@@ -118,7 +118,8 @@ class HeldRequests:
         declared = self._services[service]
         remaining = declared.deadline if math.isinf(request.remaining) else request.remaining
         held = Held(self.number(), request, heard, service, now, now + min(remaining, LONGEST),
-                    2 * (request.priority + declared.priority), path, forwarded)
+                    2 * (request.priority + declared.priority), path, forwarded,
+                    deaths=request.deaths)
         self.all[held.serial] = held
         self.counts[service].asked += not forwarded
         self._clients[request.client] += 1
@@ -197,4 +198,4 @@ class HeldRequests:
             else:
                 counts.wasted += held.hops
         return replace(end, finished=now - held.came, predicted=held.predicted - held.came,
-                       path=tuple(dict.fromkeys((*held.path, *end.path))))
+                       path=tuple(dict.fromkeys((*held.path, *end.path))), deaths=held.deaths)

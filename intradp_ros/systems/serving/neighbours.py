@@ -37,6 +37,7 @@ class Neighbours:
 
     def __init__(self, sites: Iterable[str], services: int) -> None:
         self.sites = {name: k for k, name in enumerate(dict.fromkeys(sites))}
+        self.others = tuple(self.sites)[1:]
         self.links: dict[str, Link] = {}
         self.rows = make_rows(len(self.sites), services)
         #: Chooses the next site in place of `choose_site`, for comparisons.

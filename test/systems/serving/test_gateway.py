@@ -37,6 +37,9 @@ services:
 """)
 
 
+POISON = 254
+
+
 class Lane:
     """An executor in model time: a batch ends `part` of its time after it began."""
 
@@ -54,6 +57,9 @@ class Lane:
     def run(self, number, service, rows):
         what = SERVICES[service]
         self.batches.append(service)
+        if any(row['image'].max() == POISON for row in rows):
+            self.world.at(0.001, lambda: self.dead or self.kill())
+            return
         seconds = self.part * what.seconds[len(rows) - 1]
         result = BatchResult(number, seconds, [emulated_answer(what, row) for row in rows],
                              ['no answer' if row['image'].max() == 255 else '' for row in rows])
@@ -275,6 +281,24 @@ def test_a_request_of_which_executors_die_is_refused_before_it_ends_them_all():
     assert 'executors died while they computed it' in world.ends[0].reason
     world.ask(1)
     world.until(101)
+    assert world.ends[1].fate is InferFate.IN_TIME
+    world.whole(2)
+
+
+@pytest.mark.parametrize('lanes, idle', [(1, ''), (2, ''), (1, 'a'), (2, 'a'), (3, 'ab')])
+def test_executors_of_all_sites_that_die_of_a_request_are_counted_together(lanes, idle):
+    """Sites of `idle` have none: what they take they forward."""
+    world = World('abcde', lanes=lanes)
+    for name in idle:
+        for lane in world.lanes.pop(name):
+            lane.kill()
+    world.until(world.now + 0.3)
+    world.ask(0, value=POISON, remaining=30.0)
+    world.until(103)
+    assert sum(lane.dead for lanes in world.lanes.values() for lane in lanes) == 2
+    assert 'executors died while they computed it' in world.ends[0].reason
+    world.ask(1)
+    world.until(104)
     assert world.ends[1].fate is InferFate.IN_TIME
     world.whole(2)
 
