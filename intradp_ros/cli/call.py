@@ -10,14 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from intradp_ros.cli.arguments import looked_at, number
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.node_request import node_request, NodeRequestError
 from intradp_ros.cli.output import add_json, Output, output, plain
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.core.shared_key import SharedKey
+from intradp_ros.core.yaml_text import parse_yaml
 
 DESCRIPTION = """\
 Call a service of a node as `ros2 service call` does, sealed with the key that the node has: with a
@@ -98,9 +97,9 @@ def _key(text: str) -> object:
 
 def _fields(text: str) -> Mapping[str, Any]:
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f'{text!r:.80} is not YAML: {error}') from None
+        found = parse_yaml(text)
+    except ValueError as error:
+        raise ValueError(f'{text!r:.80}: {error}') from None
     if not isinstance(found, dict):
         raise ValueError(f'{text!r:.80}: write fields as {{name: value, ...}}')
     return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-import json
 import sys
 from typing import Any
 
@@ -22,6 +21,7 @@ from intradp_ros.cli.language_model import (
     planned_model,
 )
 from intradp_ros.cli.output import add_json, Output, output
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextEnd, TextRequest
@@ -73,10 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def schema_object(text: str) -> object:
     """Return the JSON object of a schema; ValueError if it is none."""
-    try:
-        found = json.loads(text or '{}')
-    except ValueError as error:
-        raise ValueError(f'is not JSON: {error}') from None
+    found = parse_json(text or '{}')
     if not isinstance(found, dict):
         raise ValueError(f'is a {type(found).__name__}, not a JSON object')
     return found

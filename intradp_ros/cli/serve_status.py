@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 import urllib.error
 import urllib.request
@@ -16,6 +15,7 @@ from intradp_ros.cli.arguments import existing_file, file_of
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import add_json, output
 from intradp_ros.cluster.located_yaml import FleetFileError
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.systems.serving.site_files import read_sites
 from intradp_ros.web.access import own_key
 
@@ -71,7 +71,7 @@ def asked(gateway: str, key: str) -> dict[str, Any]:
         'Authorization': f'Bearer {key}'} if key else {})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            state = json.loads(answer.read(MAX_ANSWER))
+            state = parse_json(answer.read(MAX_ANSWER))
     except (OSError, ValueError) as error:
         return {'error': str(error)}
     return state if isinstance(state, dict) else {'error': 'it answers something else'}

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import json
 from pathlib import Path
 from typing import Any
@@ -50,14 +50,20 @@ def read_text(path: Path, most: int = MAX_MODEL_TEXT) -> str:
                          ) from None
 
 
-def parse_json(text: str, most: int = MAX_MODEL_TEXT) -> Any:
+def parse_json(text: str | bytes | bytearray, most: int | None = MAX_MODEL_TEXT, *,
+               constant: Callable[[str], Any] | None = None) -> Any:
     """
-    Return what a JSON text says.
+    Return what a JSON text says; all that others wrote is read by this.
 
-    :raises ValueError: if it is none, is too long, or nests too deeply.
+    :param most: characters, None where others have bounded them; `constant` is called for the
+        numbers that JSON lacks, such as NaN.
+    :raises ValueError: if it is none, is too long, nests too deeply, or has a key twice.
     """
     try:
-        return json.loads(check_text(text, most))
+        if isinstance(text, bytes | bytearray):
+            text = text.decode()
+        return json.loads(text if most is None else check_text(text, most),
+                          parse_constant=constant, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise ValueError(f'no JSON: {error}') from None
     except RecursionError:

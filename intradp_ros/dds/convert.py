@@ -17,6 +17,7 @@ from typing import Any
 
 from std_msgs.msg import Header
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.limits import MAX_BODIES, MAX_BODY, MAX_DIMENSIONS
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.msg import SessionControl, TensorChunk
@@ -134,8 +135,8 @@ def _parse_body(text: str, most: int) -> dict[str, Any]:
     if len(text) > most:
         raise MalformedFrameError(f'a body of {len(text)} characters', 'body')
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        body = parse_json(text, constant=_refuse_constant)
+    except ValueError as error:
         raise MalformedFrameError(f'a body that is not JSON: {error}', 'body') from error
     if not isinstance(body, dict):
         raise MalformedFrameError('a body that is not a JSON object', 'body')

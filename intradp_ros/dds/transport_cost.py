@@ -26,6 +26,7 @@ import sys
 
 from intradp_ros.core.cache_folder import cache_folder, keep
 from intradp_ros.core.child_end import ChildWatch
+from intradp_ros.core.json_text import read_json
 from intradp_ros.dds.transport_profile import transport_in_use
 from intradp_ros.profiling.machine import available_cores, device_name
 from intradp_ros.profiling.profile import CHUNK_BYTES, Profile, TransportCost
@@ -67,7 +68,7 @@ def cached_transport_cost(folder: Path | None = None) -> TransportCost:
     key = hashlib.sha256(device.encode()).hexdigest()[:12]
     path = (folder or cache_folder() / 'profiles') / f'moving-{key}.json'
     with suppress(OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
-        return TransportCost(**json.loads(path.read_text()))
+        return TransportCost(**read_json(path))
     try:
         cost = measure_transport_cost(TIMEOUT)
     except TransportCostError as error:

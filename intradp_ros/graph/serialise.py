@@ -29,7 +29,7 @@ import torch
 
 from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.core.atomic_write import replacing
-from intradp_ros.core.json_text import once, RepeatedKeyError
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.plain_file import open_plain
 from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.graph_errors import GraphFormatError
@@ -182,13 +182,11 @@ def _dump(document: Json) -> str:
 def parse_document(text: str) -> Any:
     """Return what a JSON text says; GraphFormatError if it is none, or an ambiguous one."""
     try:
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=once)
-    except RepeatedKeyError as error:
-        raise GraphFormatError('graph holds an object with a key that stands twice') from error
-    except RecursionError as error:
-        raise GraphFormatError('graph is nested too deep') from error
+        return parse_json(text, None, constant=_refuse)
+    except GraphFormatError:
+        raise
     except ValueError as error:
-        raise GraphFormatError(f'graph is not JSON: {error}') from error
+        raise GraphFormatError(f'graph is not understood: {error}') from error
 
 
 def _refuse(constant: str) -> Any:

@@ -13,6 +13,7 @@ import warnings
 import torch
 from torch.utils import _pytree as pytree
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 
@@ -97,8 +98,8 @@ def check_tree(text: str) -> int:
         names.
     """
     try:
-        protocol, node = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+        protocol, node = parse_json(text)
+    except (ValueError, TypeError) as error:
         raise GraphFormatError(f'structure is not a pair of protocol and node: {error}') from error
     if protocol != 1:
         raise GraphFormatError(f'structure has unknown protocol {protocol!r}')
@@ -112,8 +113,8 @@ _KEYED = ('builtins.dict', 'collections.OrderedDict')
 
 def _keys_fit(context: Any, count: int) -> bool:
     try:
-        keys = json.loads(context)
-    except (TypeError, ValueError, RecursionError):
+        keys = parse_json(context)
+    except (TypeError, ValueError):
         return False
     return (isinstance(keys, list) and len(keys) == count
             and all(isinstance(key, (str, int)) for key in keys))

@@ -11,6 +11,8 @@ import math
 from typing import Any
 import warnings
 
+from intradp_ros.core.json_text import parse_json
+
 RESIZES = ('stretch', 'letterbox', 'crop')
 COLOURS = ('rgb', 'bgr')
 CROP_OFFSETS = ('rounded', 'floored')
@@ -172,8 +174,8 @@ def card_from_json(text: str) -> ModelCard:
     if len(text) > LARGEST_CARD:
         raise CardError(f'a card of {len(text)} bytes; {LARGEST_CARD} at most')
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         raise CardError(f'the card is not JSON: {error}') from error
     if not isinstance(document, dict) or document.pop('format', 1) != 1:
         raise CardError('the card is not a JSON object of format 1')

@@ -7,7 +7,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 import csv
-import json
 import os
 from pathlib import Path
 import re
@@ -15,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from intradp_ros.core.json_text import once
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.plain_file import open_plain
 from intradp_ros.perception.card import CardError, LARGEST_CARD, LONGEST_LABEL
 
@@ -269,7 +268,7 @@ def _listed(held: Any, where: str) -> list[str]:
 def _json(text: str) -> Any:
     """Return what a JSON text holds, None if YAML is to say (which reads escapes otherwise)."""
     try:
-        return json.loads(text, object_pairs_hook=once)
+        return parse_json(text, None)
     except ValueError:
         return None
 

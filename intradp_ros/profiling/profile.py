@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.power.power_states import PowerStates, XAVIER_NX
 from intradp_ros.split.calls.tuning import Tuning
@@ -181,7 +182,7 @@ class Profile:
         :raises ValueError: if the text is not a profile, or one of another format.
         """
         try:
-            return cls._from_dict(json.loads(text))
+            return cls._from_dict(parse_json(text, None))
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f'not a profile: {error!r}') from error
 

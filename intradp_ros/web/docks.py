@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-import json
 import logging
 import secrets
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from intradp_ros.core.child_process import Bytes
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.limits import MAX_SECONDS, within
 from intradp_ros.runtime.requests.infer_requests import Tensors
 from intradp_ros.systems.serving.executor import Executor, Opened, RemoteExecutor
@@ -88,10 +88,7 @@ class DockSockets:
 
 def read(text: str | bytes) -> dict[str, Any]:
     """Return the object that a short text of a stranger holds; ValueError if it is none."""
-    try:
-        found = json.loads(text) if len(text) <= MAX_TEXT else None
-    except RecursionError:
-        found = None
+    found = parse_json(text) if len(text) <= MAX_TEXT else None
     if not isinstance(found, dict):
         raise ValueError('a short object of JSON is expected')
     return found

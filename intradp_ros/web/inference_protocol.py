@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from intradp_ros.core.json_text import once
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.runtime.requests.infer_requests import InferEnd, Tensors
 from intradp_ros.systems.serving.service import TensorSpec
 
@@ -66,8 +66,8 @@ def infer_body(body: bytes, header: int | None, inputs: Sequence[TensorSpec]) ->
         raise ProtocolError(f'{length} bytes of JSON in {len(body)}: send 1 to {MAX_JSON}, and '
                             'larger tensors as binary data')
     try:
-        said = json.loads(body[:length], object_pairs_hook=once)
-    except (ValueError, RecursionError) as error:
+        said = parse_json(body[:length], None)
+    except ValueError as error:
         raise ProtocolError(f'the request is not JSON: {str(error)[:100]}') from None
     if not isinstance(said, dict):
         raise ProtocolError('the request is not an object of JSON')

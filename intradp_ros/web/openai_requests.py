@@ -31,6 +31,7 @@ from pydantic import (
     ValidationError,
 )
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.runtime.requests.text_requests import (
     ChatTurn,
     MAX_CALLS,
@@ -95,8 +96,8 @@ class _Call(_Strict):
         super().check(where)
         self.function.check(f'{where}.function')
         try:
-            given = json.loads(self.function.arguments or '{}')
-        except (ValueError, RecursionError):
+            given = parse_json(self.function.arguments or '{}')
+        except ValueError:
             given = None
         if not isinstance(given, dict):
             raise ValueError(f'{where}.function.arguments is not a JSON object')

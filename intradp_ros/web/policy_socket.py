@@ -64,6 +64,8 @@ def asked_by(path: str, query: bytes) -> Asked:
         if name not in ('deadline_ms', 'priority'):
             raise BadObservationError(f'{name[:40]!r} in the address: known are deadline_ms and '
                                       'priority')
+        if len(fields[name]) > 1:
+            raise BadObservationError(f'{name} stands twice in the address')
     return Asked(unquote(path).strip('/').rpartition('/')[2],
                  _deadline(fields.get('deadline_ms', [math.inf])[-1]),
                  _priority(fields.get('priority', [0])[-1]))

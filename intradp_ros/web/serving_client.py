@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-import json
 import logging
 import math
 import threading
@@ -25,6 +24,7 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.runtime.requests.infer_requests import (
     CLOSING,
     InferEnd,
@@ -294,7 +294,7 @@ def end_of(data: str | bytes) -> InferEnd:
     :raises TensorMessageError, ValueError, KeyError, TypeError: if it is not an answer.
     """
     if isinstance(data, str):
-        said = json.loads(data)
+        said = parse_json(data)
         return InferEnd(InferFate(said['fate']), str(said['reason']),
                         retry_after=float(said.get('retry_after_ms', math.inf)) / 1e3,
                         finished=float(said.get('finished_ms', math.nan)) / 1e3,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.nodes.common.unused_overrides import unused_overrides
+from intradp_ros.nodes.common.unused_overrides import check_parameter_files, unused_overrides
 
 DECLARED = {'model', 'mode', 'voxels.size_m'}
 NODE = '/robot_1/inference_node'
@@ -49,3 +49,17 @@ def test_single_values() -> None:
     assert warnings_of('-p', 'nonsense:=1') == [
         'there is no parameter nonsense, which -p nonsense:=1 sets']
     assert list(unused_overrides(['node', '-p', 'nonsense:=1'], NODE, DECLARED)) == []
+
+
+@pytest.mark.parametrize('text', [
+    '/**: {ros__parameters: {model: m, model: n}}', '/**:\n  ros__parameters: {}\n/**: {}\n',
+    'a: {b: {ros__parameters: {voxels: {size_m: 1.0, size_m: 2.0}}}}'])
+def test_a_parameter_that_stands_twice_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / 'robot.yaml'
+    file.write_text(text)
+    with pytest.raises(ValueError, match=f'{file}: line [13]: a key stands twice: '):
+        check_parameter_files(['node', '--ros-args', '--params-file', str(file)])
+    for fine in ('a: {ros__parameters: {x: 1}}\nb: {ros__parameters: {x: 1}}', '[', '', '&a [*a]'):
+        file.write_text(fine)
+        check_parameter_files(['node', '--ros-args', '--params-file', str(file)])
+    check_parameter_files(['node', '--params-file', str(tmp_path / 'none.yaml')])

@@ -34,7 +34,7 @@ from intradp_ros.nodes.common.parameters import declare, naming, Parameter, read
 from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
 from intradp_ros.nodes.common.qos_mismatch import of_listeners
 from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
-from intradp_ros.nodes.common.unused_overrides import unused_overrides
+from intradp_ros.nodes.common.unused_overrides import check_parameter_files, unused_overrides
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
 
@@ -232,8 +232,9 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
     prepare()
     with listening_for_profile() as listening:
         try:
+            check_parameter_files(sys.argv if args is None else args)
             rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
-        except RuntimeError as error:  # arguments or a parameter file that cannot be read
+        except (RuntimeError, ValueError) as error:  # arguments, or a file that cannot be read
             raise _cannot_start(error) from None
         try:
             node = make()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import yaml
 
 from intradp_ros.core.json_text import read_text
+from intradp_ros.core.yaml_text import check_keys, parse_yaml
 
 #: Declared by rclpy for every node, and for topics whose QoS may be overridden.
 _OTHERS = re.compile(r'use_sim_time|start_type_description_service|qos_overrides\..*')
@@ -36,6 +38,18 @@ def unused_overrides(arguments: Sequence[str], node: str, declared: Collection[s
             yield from _unused_of_file(Path(value), node, declared)
 
 
+def check_parameter_files(arguments: Sequence[str]) -> None:
+    """Raise ValueError, with file and line, if a key stands twice: ROS takes the last value."""
+    for word, value in _options(arguments):
+        if word == '--params-file':
+            with suppress(OSError, yaml.YAMLError, RecursionError):  # the middleware says so
+                text = Path(value).read_text()
+                try:
+                    check_keys(yaml.compose(text, yaml.SafeLoader))
+                except ValueError as error:
+                    raise ValueError(f'{value}: {error}') from None
+
+
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the options of ROS and their values."""
     ours = False
@@ -47,8 +61,8 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _unused_of_file(path: Path, node: str, declared: Collection[str]) -> Iterator[str]:
     try:
-        content = yaml.safe_load(read_text(path))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        content = parse_yaml(read_text(path))
+    except (OSError, ValueError):
         return  # the middleware has refused it already
     sections = dict(_sections(content)) if isinstance(content, Mapping) else {}
     ours = [values for pattern, values in sections.items() if _matches(pattern, node)]

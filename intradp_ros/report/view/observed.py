@@ -12,10 +12,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-import json
 from statistics import median
 from typing import Any
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.report.operator_names import readable
 from intradp_ros.report.palette import BLUE, DARK_GREY, PURPLE, YELLOW
 from intradp_ros.report.view.blocks import (
@@ -239,7 +239,7 @@ class Observed:
 
     def _book(self, topic: str, data: Any, when: float) -> None:
         if data['robot']:
-            entries = json.loads(unpacked(data['book'], _MAX_BOOK))['entries']
+            entries = parse_json(unpacked(data['book'], _MAX_BOOK), None)['entries']
             _of(self._robots, cut(data['robot'], 120), _Robot).book = [
                 [[_whole(stage['stop']), _count(stage['share'])]
                  for stage in each['partition']['stages']] for each in entries]
@@ -574,7 +574,7 @@ def _longest(stats: Data) -> str:
 def _stages(plan: str) -> Block | None:
     """Return who holds what by a plan of any system, as far as it is known."""
     try:
-        return _parts(json.loads(plan)) if plan else None
+        return _parts(parse_json(plan)) if plan else None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return None
 

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-import json
 import math
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.report.operator_names import readable
 from intradp_ros.report.palette import BLUE, PURPLE
 from intradp_ros.report.view.blocks import (
@@ -117,9 +117,9 @@ class Recorded:
         if path.stat().st_size > MAX_FILE:
             raise ValueError(f'{path} is larger than {MAX_FILE >> 20} MiB')
         try:
-            return json.loads(path.read_text())
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f'{path} is not JSON: {error}') from error
+            return parse_json(path.read_text(), None)
+        except ValueError as error:
+            raise ValueError(f'{path} cannot be read: {error}') from error
 
 
 def _sharing_steps(record: Recorded, report: Report) -> int:

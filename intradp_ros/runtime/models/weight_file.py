@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 import hashlib
 import io
-import json
 from pathlib import Path
 from typing import Any
 import zipfile
@@ -17,6 +16,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.plain_file import open_plain
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
@@ -167,8 +167,8 @@ def file_facts(data: bytes, path: Path) -> Mapping[str, Any]:
     if len(data) < 8 or length > min(MOST_HEADER, len(data) - 8):
         raise WeightsError(f'{path} is not a safetensors file')
     try:
-        header = json.loads(data[8:8 + length])
+        header = parse_json(data[8:8 + length], None)
         facts = header.get('__metadata__', {})
         return facts if isinstance(facts, dict) else {}
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError) as error:
         raise WeightsError(f'{path} is not a safetensors file: {error}') from error

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.atomic_write import replacing
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.systems.language.checkpoint import (
     check_tensors,
     EMBEDDING,
@@ -174,18 +176,16 @@ def _bytes(text: str) -> torch.Tensor:
 
 def load_tokenizer(data: torch.Tensor) -> Any:
     """Return the tokenizer of `transformers` that a blob holds (flat, uint8)."""
-    return _tokenizer(json.loads(bytes(data.numpy().data)))
+    return _tokenizer(parse_json(bytes(data.numpy().data), None))
 
 
 def _tokenizer(files: Mapping[str, str]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         for name in _TOKENIZER_FILES:
             if isinstance(text := files.get(name), str):
-                path = Path(folder) / name
-                if text.startswith(BASE64):
-                    path.write_bytes(base64.b64decode(text.removeprefix(BASE64)))
-                else:
-                    path.write_text(text)
+                with replacing(Path(folder) / name) as part:
+                    part.write_bytes(base64.b64decode(text.removeprefix(BASE64))
+                                     if text.startswith(BASE64) else text.encode())
         where = {'gguf_file': TOKENIZER} if TOKENIZER in files else {}
         return library().AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, **where)

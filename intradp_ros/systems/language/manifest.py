@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from intradp_ros.core.limits import check_text, MAX_BLOB, MAX_MODEL_TEXT
+from intradp_ros.core.json_text import parse_json
+from intradp_ros.core.limits import MAX_BLOB
 from intradp_ros.systems.language.stored import Stored, STORED_TYPES, StoredType
 
 FORMAT = 'language-model/2'
@@ -217,7 +218,7 @@ def read_manifest(text: str, digest: str, name: str = '') -> Manifest:
     :raises ManifestError: if it describes none.
     """
     try:
-        data = json.loads(check_text(text, MAX_MODEL_TEXT))
+        data = parse_json(text)
         if data['format'] not in (FORMAT, OLD_FORMAT):
             raise ManifestError(f'format {str(data["format"])[:40]!r}, {FORMAT} is understood')
         blocks = tuple(_block(item) for item in _some(data['blocks'], 2 * MAX_LAYERS))

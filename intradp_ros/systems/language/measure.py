@@ -16,6 +16,7 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
+from intradp_ros.core.json_text import read_json
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.block_math import KvPages, LaneRun
@@ -58,7 +59,7 @@ def measured_blocks(manifest: Manifest, store: BlobStore, device: KernelDevice =
     name = hashlib.sha256(measured.encode()).hexdigest()[:16]
     path = cache_folder() / 'profiles' / f'blocks-{name}-{code_digest(*_MEASURING)[:8]}.json'
     try:
-        found = BlockSeconds(**json.loads(path.read_text()))
+        found = BlockSeconds(**read_json(path))
         found = replace(found, blocks=tuple(found.blocks))
         if len(found.blocks) == len(manifest.blocks) and all(
                 type(value) is float and 0 < value < math.inf for value in (

@@ -14,6 +14,7 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore, StoreFullError
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.json_text import parse_json, read_json
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.import_model import (
     import_model,
@@ -38,7 +39,7 @@ def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:
     """
     known = store.folder / f'model-{_fingerprint(source, dtype)}.json'
     try:
-        return stored_manifest(store, json.loads(known.read_text())['model'], model_name(source))
+        return stored_manifest(store, read_json(known)['model'], model_name(source))
     except (OSError, ValueError, KeyError, ManifestError):
         manifest = _imported(source, store, DTYPES[dtype] if dtype else None)
     write_atomically(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
@@ -50,7 +51,7 @@ def known_name(store: BlobStore, digest: str) -> str:
     for found in sorted(store.small(MAX_NAME), key=lambda blob: blob.used, reverse=True):
         data = store.load(found.digest)
         with suppress(ValueError, KeyError, TypeError, AttributeError):
-            said = json.loads(bytes(data.numpy().data)) if data is not None else {}
+            said = parse_json(bytes(data.numpy().data)) if data is not None else {}
             if said['format'] == NAME_FORMAT and said['model'] == digest:
                 return str(said['name'])
     return ''

@@ -16,6 +16,7 @@ import json
 import re
 from typing import Any, TypeVar
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
 from intradp_ros.systems.language.answer_text import AnswerText, token_bytes, token_texts
@@ -143,7 +144,7 @@ class Prompts:
     def _of_chat(self, request: TextRequest) -> str:
         """Return what the chat template makes of messages."""
         template = self._template()
-        options: Mapping[str, Any] = json.loads(request.template_options or '{}')
+        options: Mapping[str, Any] = parse_json(request.template_options or '{}')
         own = inspect.signature(self.tokenizer.apply_chat_template).parameters
         for name in options:
             if name in own:
@@ -188,7 +189,7 @@ def _message(turn: ChatTurn, template: str) -> dict[str, Any]:
     if 'tool_calls' in more:
         more['tool_calls'] = calls = json.loads(more['tool_calls'])
         for function in (call['function'] for call in calls):  # templates read objects
-            function['arguments'] = json.loads(function['arguments'] or '{}')
+            function['arguments'] = parse_json(function['arguments'] or '{}')
     return {'role': role, 'content': turn.content, **more}
 
 

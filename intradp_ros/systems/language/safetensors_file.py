@@ -9,15 +9,13 @@ takes the last of two that are called alike.
 """
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
 
-from intradp_ros.core.json_text import once, RepeatedKeyError
-from intradp_ros.core.limits import check_text
+from intradp_ros.core.json_text import parse_json, RepeatedKeyError
 from intradp_ros.systems.language.checkpoint import ImportModelError
 
 #: Types and shapes of tensors, by name.
@@ -46,10 +44,10 @@ def described(path: Path) -> Described:
                                    f'{MOST_HEADER} are taken')
         data = file.read(size)
     try:
-        header = json.loads(check_text(data.decode(), MOST_HEADER), object_pairs_hook=once)
+        header = parse_json(data, MOST_HEADER)
     except RepeatedKeyError as error:
         raise ImportModelError(f'{path}: two tensors {error.key[:200]}') from None
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         raise ImportModelError(f'{path}: no description of tensors ({str(error)[:200]})') from None
     if not isinstance(header, dict):
         raise ImportModelError(f'{path}: no description of tensors')

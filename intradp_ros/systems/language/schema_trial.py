@@ -25,6 +25,8 @@ import threading
 import time
 from typing import Any, IO
 
+from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.processes import module_arguments
 
 #: Seconds of the processor that a schema may take, and by the clock; bytes of the process.
@@ -87,7 +89,7 @@ class SchemaTrial:
         text, vocabulary, ends = self._given
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / 'tokenizer.json'
-            path.write_text(text)
+            write_atomically(path, text)
             child = self._child = subprocess.Popen(
                 module_arguments(__name__, str(path), str(vocabulary), json.dumps(ends)),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -125,7 +127,7 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     :raises ValueError: if it cannot be used.
     """
     try:
-        if not isinstance(json.loads(schema), dict | bool):
+        if not isinstance(parse_json(schema), dict | bool):
             raise ValueError('a schema is a JSON object')
         grammar = library.LLMatcher.grammar_from_json_schema(schema)
     except (ValueError, RecursionError) as error:

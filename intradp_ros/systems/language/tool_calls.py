@@ -15,6 +15,7 @@ import json
 import re
 from typing import Any
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.owned_errors import ends_process
 from intradp_ros.runtime.requests.text_requests import ToolCall
 from intradp_ros.systems.language.answer_text import AnswerText, TokenTexts
@@ -106,9 +107,9 @@ class CallingText(AnswerText):
 
     def _call(self, text: str) -> ToolCall | None:
         try:
-            said = json.loads(text)
+            said = parse_json(text)
             if said['name'] in self._names and isinstance(said['arguments'], dict):
                 return ToolCall(said['name'], json.dumps(said['arguments'], ensure_ascii=False))
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             pass
         return None

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS, within
 from intradp_ros.systems.sharing.book.catch_up_curve import curve_rates, CURVE_RATIOS, POINTS
 from intradp_ros.systems.sharing.book.critical_paths import LatencyModel, MAX_PATHS, Path
@@ -225,7 +226,7 @@ class ScheduleBook:
         :raises ValueError: if the text is not a schedule table, or one of another format.
         """
         try:
-            data = json.loads(text)
+            data = parse_json(text, None)
             if data.get('format') != FORMAT:
                 raise ValueError(f'its format is {data.get("format")!r}, wanted {FORMAT!r}; plan '
                                  'again with this version')

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from intradp_ros.core.atomic_write import replacing
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.plain_file import open_plain
 from intradp_ros.runtime.models.weight_file import (
     CHECKPOINT,
@@ -176,7 +177,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         entries = file_facts(data, path)
         if entries.get('format') != CHECKPOINT:
             raise TaskError(f'{path} is not a checkpoint of intradp train')
-        facts, state = json.loads(entries['training']), load(data)
+        facts, state = parse_json(entries['training']), load(data)
         noted = _content(entries['training'], state)
         if entries.get('content', noted) != noted or {*entries} - {'format', 'training',
                                                                   'content'}:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 
 FORMAT = 'intradp-layer-table-1'
@@ -134,7 +135,7 @@ class LayerTable:
         if len(text) > MAX_MODEL_TEXT:
             raise TableError(f'a layer table has at most {MAX_MODEL_TEXT >> 20} MB')
         try:
-            found = json.loads(text)
+            found = parse_json(text)
             if found['format'] != FORMAT:
                 raise TableError(f"the format is {found['format']!r}, not {FORMAT!r}")
             times = {str(name): LayerTimes(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 import ipaddress
-import json
 import math
 import re
 from typing import Any
 
 from intradp_ros.cluster.terms import MAX_TERM
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.systems.training.plan.training_plan import parse_plan
 from intradp_ros.systems.training.run.meeting import MOST_VALUE
 from intradp_ros.wire.frames import MalformedFrameError
@@ -164,7 +164,7 @@ _ORDERS: Mapping[str, Fields] = {
 
 def _read(line: str, what: str, kinds: Mapping[str, Fields]) -> dict[str, Any]:
     try:
-        data = json.loads(line)
+        data = parse_json(line)
         kind = data[what]
         found = {name: read(data[name]) for name, read in kinds[kind].items()}
         return {what: kind, 'child': _count(data.get('child', 0)), **found}

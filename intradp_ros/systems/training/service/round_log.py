@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from intradp_ros.core.extras import pip_install
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
 from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
 from intradp_ros.systems.training.service.round_commit import RoundCommit
@@ -78,7 +79,7 @@ class MetricsFile:
         with self.path.open('rb') as stream:
             for line in stream:
                 try:
-                    if not line.endswith(b'\n') or int(json.loads(line)['round']) >= first:
+                    if not line.endswith(b'\n') or int(parse_json(line)['round']) >= first:
                         break
                 except (ValueError, KeyError, TypeError):
                     break
@@ -138,7 +139,7 @@ def is_rounds(path: Path) -> bool:
     try:
         with path.open('rb') as stream:
             line = stream.readline(_MOST_LINE)
-        return not line or isinstance(json.loads(line)['round'], int)
+        return not line or isinstance(parse_json(line)['round'], int)
     except FileNotFoundError:
         return True
     except (ValueError, KeyError, TypeError):
