@@ -34,6 +34,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_lab.answer_check import check
 from intradp_lab.zoo.video import frames
+from intradp_ros.core.atomic_write import replacing, write_atomically
 from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.core.patience import Patience
 from intradp_ros.msg import InferenceResult, InferenceStats, InferenceTimeline, LinkState
@@ -290,7 +291,7 @@ class Player(Node):
         events = [{'spans': [list(row) for row in zip(t.lane, t.kind, t.name, t.start, t.stop)],
                    'stages': stages[key]}
                   for key, t in self.timelines.items() if by_rows.get(key)]
-        (self.folder / 'timelines.json').write_text(json.dumps(events))
+        write_atomically(self.folder / 'timelines.json', json.dumps(events))
 
     def _stages(self, phase: Phase) -> list[tuple[int, float]]:
         """Return the stages of the last frame's schedule: where each ends, the robot's share."""
@@ -303,8 +304,9 @@ class Player(Node):
     def save(self, report: dict[str, Any]) -> None:
         """Write the report, and the last frame with its result."""
         picture, output = self.last
-        np.savez(self.folder / 'last.npz', picture=picture, output=output)
-        (self.folder / 'player.json').write_text(json.dumps(report))
+        with replacing(self.folder / 'last.npz') as part, part.open('wb') as stream:
+            np.savez(stream, picture=picture, output=output)
+        write_atomically(self.folder / 'player.json', json.dumps(report))
 
 
 def rotated(modes: Sequence[str], turn: int) -> list[str]:

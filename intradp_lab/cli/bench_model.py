@@ -31,6 +31,7 @@ from intradp_ros.cli.output import add_json, Advance, Output, output, percent, s
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.profile_arguments import parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.limits import MAX_SECONDS
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.schedule.schedule import ROBOT, SERVER
@@ -189,7 +190,7 @@ def _plan(args: argparse.Namespace, settings: LinkSettings, subject: Subject, ou
     profiles = {side: as_emulated(_profile(args, side, subject))
                 for side in (ROBOT, SERVER)}
     for side, profile in profiles.items():
-        (args.out / f'{side}.json').write_text(profile.to_json())
+        write_atomically(args.out / f'{side}.json', profile.to_json())
     rates = [mbps for mbps in args.link.mbps if mbps > 0]
     # Where packets take long or are lost, transports begin slowly, and so do measured rates.
     low, high = (0.1 if settings.uneven else 0.7) * min(rates), max(rates)

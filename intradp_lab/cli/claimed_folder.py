@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 import shutil
 
+from intradp_ros.core.atomic_write import write_atomically
+
 
 def claim_folder(folder: Path, maker: str, results: Iterable[str]) -> None:
     """
@@ -23,7 +25,7 @@ def claim_folder(folder: Path, maker: str, results: Iterable[str]) -> None:
         raise ValueError(f'the folder {folder} holds files that are not of {maker}: name another '
                          'one, or one that is empty')
     folder.mkdir(parents=True, exist_ok=True)
-    marker.write_text(f'results of {maker}, which removes them when it writes here again\n')
+    write_atomically(marker, f'results of {maker}, which removes them when it writes here again\n')
     for path in (folder / name for name in results):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -40,6 +40,7 @@ from intradp_ros.cli.arguments import number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.report.result_tables import mode_table, write_json
+from intradp_ros.report.saved_picture import save_picture
 from intradp_ros.report.timeline_plot import draw_timeline
 from intradp_ros.report.view.standing_page import write_page
 from intradp_ros.runtime.models.catalogue import ModelSpec
@@ -276,8 +277,8 @@ def _draw(folder: Path, name: str, out: Path, modes: Mapping[str, Mapping[str, A
         path = out / ('timeline.png' if name == 'hed' else f'timeline_{name}.png')
         draw_timeline(one.spans, path, f'One shared inference of {name}, measured')
         if one.stages:
-            rows_figure(one.stages, f'{name}: which rows came from whom').savefig(
-                out / f'rows_{name}.png')
+            save_picture(rows_figure(one.stages, f'{name}: which rows came from whom'),
+                         out / f'rows_{name}.png')
     last = np.load(folder / 'last.npz')
     if last['output'].ndim == 4 and modes['shared']['median_ms'] and modes['local']['median_ms']:
         caption = [f'{name}: shared {modes["shared"]["median_ms"]:.0f} ms, '

@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.atomic_write import write_atomically
+
 
 @dataclass(frozen=True)
 class Asking:
@@ -61,7 +63,7 @@ class SeenAnswer:
 
 def save_answers(answers: Sequence[SeenAnswer], path: Path) -> None:
     """Write what was seen."""
-    path.write_text(json.dumps([asdict(answer) for answer in answers]))
+    write_atomically(path, json.dumps([asdict(answer) for answer in answers]))
 
 
 def load_answers(path: Path) -> list[SeenAnswer]:

@@ -24,6 +24,7 @@ from intradp_lab.fleet.asking import SeenAnswer
 from intradp_lab.fleet.fleet_figures import without_pipeline
 from intradp_lab.fleet.fleet_scene import AIR, FleetScene, WIRED
 from intradp_lab.fleet.node_fleet import NodeFleet, running, RunningFleet
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.schedule.stage_cuts import plan_without
@@ -81,7 +82,7 @@ def _fleet(scene: FleetScene, plan: StagePlan, folder: Path, network: FleetNetwo
            environment: Mapping[str, str]) -> NodeFleet:
     folder.mkdir()
     save_graph(scene.model.split.captured, folder / 'model.graph')
-    (folder / 'plan.json').write_text(json.dumps(plan.to_json()))
+    write_atomically(folder / 'plan.json', json.dumps(plan.to_json()))
     return NodeFleet(
         str(folder / 'model.graph'), plan.source,
         {d.name: d.speed for d in scene.topology.devices}, folder,

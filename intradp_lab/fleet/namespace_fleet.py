@@ -17,6 +17,7 @@ from intradp_lab.fleet.asking import SeenAnswer
 from intradp_lab.fleet.fleet_figures import measured_nodes, PipelineFigures
 from intradp_lab.fleet.node_fleet import NodeFleet, running
 from intradp_ros.cluster.fleet_file import Fleet, Network
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.transport_profile import transport_environment
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.profiling.profile import Profile
@@ -50,7 +51,7 @@ def run_nodes(model: SharedModel, fleet: Fleet, plan: StagePlan, profile: Profil
     save_graph(model.split.captured, archive)
     times = device_times(fleet, profile, own or {}, folder)
     plan_file = folder / 'plan.json'
-    plan_file.write_text(json.dumps(plan.to_json()))
+    write_atomically(plan_file, json.dumps(plan.to_json()))
     limits = device_limits(fleet) if limited else {}
     with _network(fleet, joined) as network, limited_devices(limits, folder) as groups:
         seen = [_ask(NodeFleet(
@@ -72,7 +73,7 @@ def device_times(fleet: Fleet, profile: Profile, own: Mapping[str, Profile], fol
     found = {}
     for number, device in enumerate(fleet.topology.devices):
         path = folder / f'profile{number}.json'
-        path.write_text(own.get(device.name, profile).to_json())
+        write_atomically(path, own.get(device.name, profile).to_json())
         found[device.name] = str(path), 1.0 if device.name in own else device.speed
     return found
 

@@ -34,6 +34,7 @@ from intradp_lab.language.emulated_fleet import (
 from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_lab.language.settings import costs_of
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.child_end import OUT_OF_MEMORY
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.systems.language.costs import LanguageCosts
@@ -93,7 +94,7 @@ def prepare(folder: Path, scene: Scene) -> Prepared:
         digest = known.read_text()
     if not known.exists() or store.nbytes(digest) is None:
         digest = import_model(smollm2(), store.put, name='SmolLM2-135M-Instruct').digest
-        known.write_text(digest)
+        write_atomically(known, digest)
     text = store.load(digest)
     assert text is not None
     manifest = read_manifest(bytes(text.numpy().data).decode(), digest)

@@ -24,6 +24,7 @@ from intradp_lab.emulation.device_limits import DeviceLimits, limited_devices
 from intradp_lab.emulation.fleet_network import fleet_network
 from intradp_lab.emulation.processes import child_error, ChildError
 from intradp_lab.language.settings import DeviceSettings
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.patience import Patience
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.dds.transport_profile import transport_environment
@@ -201,7 +202,7 @@ def language_fleet(folder: Path, devices: Sequence[EmulatedDevice], store: Path,
 
         def start(name: str, module: str, settings: Mapping[str, Any]) -> Talking:
             path = folder / f'{name}.json'
-            path.write_text(json.dumps(settings))
+            write_atomically(path, json.dumps(settings))
             started.append(Talking(Command(
                 name, module_arguments(f'intradp_lab.language.{module}', str(path)),
                 prefix=network.exec_prefix(name), environment=environment,

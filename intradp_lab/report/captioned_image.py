@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from intradp_ros.core.atomic_write import replacing
+
 Picture = npt.NDArray[np.uint8]
 
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
@@ -75,6 +77,6 @@ def side_by_side(pictures: Sequence[tuple[str, Picture]], caption: Sequence[str]
 
 def save(path: Path, picture: Picture) -> None:
     """Write a picture (RGB) in the format that the suffix of `path` says; OSError if it fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not cv2.imwrite(str(path), cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)):
-        raise OSError(f'OpenCV could not write {path}')
+    _, data = cv2.imencode(path.suffix, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+    with replacing(path) as part:
+        part.write_bytes(data.tobytes())

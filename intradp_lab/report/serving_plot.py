@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import numpy as np
 
 from intradp_ros.report.palette import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED
+from intradp_ros.report.saved_picture import save_picture
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
@@ -52,7 +53,7 @@ def draw_serving(runs: Sequence[Played], killed: Played, killed_at: float, who: 
         axes.set_ylabel('answers in time per s')
         axes.legend(frameon=False, ncols=5, loc='lower right', fontsize=8)
     below.set_xlabel('seconds')
-    figure.savefig(path, dpi=150)
+    save_picture(figure, path, 150)
 
 
 def _offered(axes: Any, run: Played) -> None:

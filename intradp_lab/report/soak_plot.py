@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from intradp_ros.report.legend_place import add_legend
+from intradp_ros.report.saved_picture import save_picture
 
 _COLOURS = ('#4c72b0', '#dd8452', '#55a868', '#8172b3')
 
@@ -82,7 +83,7 @@ def draw_soak(soak: SoakLike, path: Path) -> None:
     memory.set(ylabel='memory, MB', xlabel='seconds', ylim=(0, None))
     add_legend(memory, drawn, loc='lower left', bbox_to_anchor=(0.0, 0.98), ncols=4,
                markerscale=4)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path, 110)
 
 
 def _draw_answers(axes: Axes, rows: Sequence[_Row], zero: float) -> None:

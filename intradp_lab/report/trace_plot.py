@@ -13,6 +13,7 @@ from intradp_lab.report.statements import OURS
 from intradp_ros.report.book_plot import Curve
 from intradp_ros.report.legend_place import add_legend, outside
 from intradp_ros.report.palette import colours, DARK_GREY, GRID, STRATEGIES
+from intradp_ros.report.saved_picture import save_picture
 
 #: Curves of more points have no markers: they would hide each other.
 _MARKED = 60
@@ -53,5 +54,4 @@ def trace_figure(rate: Curve, latencies: Mapping[str, Curve], title: str) -> Fig
 
 def draw_trace(rate: Curve, latencies: Mapping[str, Curve], path: Path, title: str) -> None:
     """Write `trace_figure` as a PNG (or what the suffix of `path` says)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    trace_figure(rate, latencies, title).savefig(path, dpi=130)
+    save_picture(trace_figure(rate, latencies, title), path, 130)

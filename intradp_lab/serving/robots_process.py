@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
 from intradp_ros.web.serving_client import ServingClient
@@ -46,7 +47,7 @@ class Settings:
 
     def written(self, path: Path) -> Path:
         """Write them to a file and return its path."""
-        path.write_text(json.dumps(asdict(self)))
+        write_atomically(path, json.dumps(asdict(self)))
         return path
 
 

@@ -24,6 +24,7 @@ from intradp_lab.serving import robots_process, site_process
 from intradp_lab.serving.robots_process import Requests
 from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
 from intradp_lab.zoo.video import frames
+from intradp_ros.core.atomic_write import replacing, write_atomically
 from intradp_ros.core.control_groups import CPU
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.graph.batch_ladder import as_run, capture_ladder, save_ladder
@@ -98,8 +99,9 @@ def make_models(folder: Path, step: Callable[[str], None]) -> Path:
             examples[f'{name}/{k}/input'] = picture
             examples[f'{name}/{k}/output'] = as_run(ladder.one)(
                 [torch.from_numpy(picture)[None]])[0][0].numpy()
-    (folder / 'services.yaml').write_text('\n'.join(lines) + '\n')
-    np.savez(folder / 'examples.npz', **examples)
+    write_atomically(folder / 'services.yaml', '\n'.join(lines) + '\n')
+    with replacing(folder / 'examples.npz') as part, part.open('wb') as stream:
+        np.savez(stream, **examples)
     return folder
 
 

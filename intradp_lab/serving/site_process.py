@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from intradp_lab.serving.choosers import chooser
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
 from intradp_ros.systems.serving.service import read_services
 from intradp_ros.web.serving_app import serve
@@ -37,7 +38,7 @@ class Settings:
 
     def written(self, path: Path) -> Path:
         """Write them to a file and return its path."""
-        path.write_text(json.dumps(asdict(self)))
+        write_atomically(path, json.dumps(asdict(self)))
         return path
 
 

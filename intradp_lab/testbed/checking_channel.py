@@ -18,6 +18,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.link.chunk_size import MAX_CHUNK_BYTES
 from intradp_ros.runtime.transport.channel import Channel
 from intradp_ros.runtime.transport.session_channels import WrappedChannel
@@ -39,7 +40,7 @@ class Arrived:
 
     def save(self, path: Path) -> None:
         """Write the counts to a file."""
-        path.write_text(json.dumps(asdict(self)))
+        write_atomically(path, json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, path: Path) -> Arrived:

@@ -21,6 +21,7 @@ from intradp_lab.testbed.devices import COPIES
 from intradp_lab.testbed.in_process import MARK
 from intradp_lab.testbed.traces import mean_over
 from intradp_lab.testbed.trial import load_seen, Seen, Trial
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.transport_profile import find_transport
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
 from intradp_ros.profiling.profile import Profile
@@ -52,7 +53,7 @@ def write_case_page(folder: Path, title: str, home: str = '') -> Path:
                        read_trace(folder / 'trace.csv'), title, home)
     if OUTAGES in report:
         facts = replace(facts, outages=_outage_facts(report[OUTAGES], folder / OUTAGES))
-    path.write_text(case_page(facts))
+    write_atomically(path, case_page(facts))
     return path
 
 

@@ -25,6 +25,7 @@ from intradp_lab.report.statements import (
 from intradp_lab.report.svg import inline_svg
 from intradp_lab.testbed.evaluation_results import Case, FLOAT32, Results, SENSOR
 from intradp_lab.testbed.pages import PAGE
+from intradp_ros.core.atomic_write import write_atomically
 
 INDEX = 'index.html'
 _HEADINGS = {FLOAT32: 'Inputs as in the paper: float32', SENSOR: 'Inputs as sensors give them'}
@@ -46,7 +47,7 @@ _COLUMNS = {'4': _TIME, '5': _ENERGY, '6': _TIME, '7': _ENERGY}
 def write_index(folder: Path, results: Results) -> Path:
     """Write the page of all cases next to ``paper.json`` and return its path."""
     path = folder / INDEX
-    path.write_text(index_page(results, [
+    write_atomically(path, index_page(results, [
         json.loads((folder / case.folder / 'report.json').read_text()) for case in results.cases]))
     return path
 

@@ -32,6 +32,7 @@ from intradp_lab.testbed.systems import (
     SYSTEMS,
 )
 from intradp_lab.testbed.workloads import Workload
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.cache_folder import code_digest, files_digest
 from intradp_ros.core.workers import worker_pool
 from intradp_ros.graph.serialise import graph_to_json, save_graph
@@ -160,7 +161,7 @@ def _prepare(workload: Workload, inputs: str, folder: Path, planning: Planning) 
     save_graph(model.split.captured, place / MODEL)
     profiles = {side: device_profile(workload, model, side) for side in SIDES}
     for side, profile in profiles.items():
-        (place / f'{side}.json').write_text(profile.to_json())
+        write_atomically(place / f'{side}.json', profile.to_json())
     for name, book in _books(model, profiles, planning, inputs).items():
         book.save(place / name)
     write_json(place / PREPARED, {

@@ -29,6 +29,7 @@ from intradp_lab.emulation.network import ShapedLink
 from intradp_lab.testbed.phases import load, wait_ready
 from intradp_lab.testbed.side import say, serve_on
 from intradp_lab.testbed.trial import Trial
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.standalone import standalone_channel
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import prepare_process, settle_process
@@ -79,7 +80,7 @@ class PinnedRun:
 
     def save(self, path: Path) -> None:
         """Write the run to a file."""
-        path.write_text(json.dumps(asdict(self), indent=1))
+        write_atomically(path, json.dumps(asdict(self), indent=1))
 
     @classmethod
     def load(cls, path: Path) -> PinnedRun:
@@ -151,7 +152,7 @@ def play(run: PinnedRun) -> None:
                      for frames in _play_at(run, client, link, book, mbps, indices, inputs)]
         finally:
             client.close()
-    Path(run.trial.output).write_text(json.dumps([asdict(frames) for frames in found]))
+    write_atomically(Path(run.trial.output), json.dumps([asdict(frames) for frames in found]))
     say('done')
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from intradp_lab.emulation.trace import COLUMNS, LinkTrace, read_trace
 from intradp_lab.testbed.package_data import package_data
+from intradp_ros.core.atomic_write import replacing
 
 #: Names of links as in the paper, and the recordings; see the README next to these.
 TRACES = {'indoors': 'indoors_b', 'outdoors': 'outdoors_a'}
@@ -44,7 +45,7 @@ def typical_stretch(trace: LinkTrace, seconds: float) -> LinkTrace:
 
 def write_trace(trace: LinkTrace, path: Path) -> None:
     """Write a trace as `read_trace` reads it."""
-    with path.open('w', newline='') as file:
+    with replacing(path) as part, part.open('w', newline='') as file:
         rows = csv.writer(file, lineterminator='\n')
         rows.writerow(COLUMNS)
         rows.writerows((f'{t:.3f}', f'{mbps:g}') for t, mbps in trace)

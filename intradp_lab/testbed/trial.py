@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.profiling.profile import Profile
 
 #: Links of recorded traces have short outages; systems are compared, not how soon they give up.
@@ -47,7 +48,7 @@ class Trial:
 
     def save(self, path: Path) -> None:
         """Write the trial to a file."""
-        path.write_text(json.dumps(asdict(self), indent=1))
+        write_atomically(path, json.dumps(asdict(self), indent=1))
 
     def profile(self, side: str) -> Profile:
         """Read the profile of a side's device."""
@@ -94,7 +95,7 @@ class Seen:
 
 def save_seen(seen: Sequence[Seen], path: Path) -> None:
     """Write what all systems did."""
-    path.write_text(json.dumps([asdict(s) for s in seen]))
+    write_atomically(path, json.dumps([asdict(s) for s in seen]))
 
 
 def load_seen(path: Path) -> list[Seen]:

@@ -4,9 +4,24 @@
 """What the command line says instead of a traceback."""
 from __future__ import annotations
 
+import signal
+
 
 class CommandError(Exception):
     """The command cannot do what it was asked for; the text is for the user: cause and fix."""
+
+
+class Ended(KeyboardInterrupt):
+    """A signal asked the command to end; as at Ctrl-C, everything that it began is undone."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def status_of(end: KeyboardInterrupt) -> int:
+    """Return the exit status of a command that Ctrl-C or another signal has ended."""
+    return 128 + (end.number if isinstance(end, Ended) else signal.SIGINT)
 
 
 def printable(text: str) -> str:

@@ -23,7 +23,7 @@ from typing import NoReturn, TextIO
 import warnings
 
 from intradp_ros import __version__
-from intradp_ros.cli.command_errors import CommandError, printable
+from intradp_ros.cli.command_errors import CommandError, Ended, printable, status_of
 from intradp_ros.cli.lab_commands import LAB, lab_command
 from intradp_ros.core.processes import (
     NO_DIRECTORY,
@@ -107,14 +107,6 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-class Ended(KeyboardInterrupt):
-    """A signal asked the command to end; as at Ctrl-C, everything that it began is undone."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     if argv is None:
@@ -161,7 +153,7 @@ def _main(arguments: list[str]) -> int:
     except Ended as end:
         print(f'intradp {args.command}: ended by {signal.Signals(end.number).name}',
               file=sys.stderr)
-        return 128 + end.number
+        return status_of(end)
     except BrokenPipeError:  # as of output that is read no more
         raise
     except (CommandError, LoadingError, OSError) as error:

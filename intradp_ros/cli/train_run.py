@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from intradp_ros.cli.arguments import file_of, number, whole
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.command_errors import CommandError, status_of
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size
 from intradp_ros.cli.output_paths import result_file, result_folder, result_picture
 from intradp_ros.cli.train_task import (
@@ -81,7 +81,6 @@ exit status: 0 trained, 1 training came to nothing, 130 ended by Ctrl-C with a c
 
 #: Seconds between two lines of progress where nobody looks.
 LINE_EVERY = 5.0
-INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,8 +150,6 @@ def run(args: argparse.Namespace) -> int:
             heard = lines(step, out)
             try:
                 outcome, interrupted = _run(job, step)
-            except Stopped:
-                raise KeyboardInterrupt from None
             except TrainingError as error:
                 out.progress_console.print(
                     f'[red]training came to nothing:[/red] {plain(str(error))}', highlight=False,
@@ -165,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
             _draw(prepared, outcome, args.picture)
         _show(data, out)
         out.result(data)
-    return INTERRUPTED if interrupted else 0
+    return status_of(interrupted) if interrupted else 0
 
 
 def plan_of_file(path: Path) -> TrainingPlan:
@@ -223,8 +220,13 @@ def _slow_down(args: argparse.Namespace, prepared: Prepared) -> float | None:
         1.5 * max(*speeds, sum(speeds) / available_cores())))
 
 
-def _run(job: TrainingJob, step: Callable[[str], None]) -> tuple[Outcome, bool]:
-    """Run a job in a thread of its own; at Ctrl-C it saves and ends, at the second one at once."""
+def _run(job: TrainingJob, step: Callable[[str], None],
+         ) -> tuple[Outcome, KeyboardInterrupt | None]:
+    """
+    Run a job in a thread of its own; at Ctrl-C it saves and ends, at the second one at once.
+
+    Return by what it was ended before it was done.
+    """
     ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
 
     def work() -> None:
@@ -234,22 +236,22 @@ def _run(job: TrainingJob, step: Callable[[str], None]) -> tuple[Outcome, bool]:
             ended.put(error)
 
     threading.Thread(target=work, daemon=True).start()
-    interrupted = False
+    interrupted: KeyboardInterrupt | None = None
     while True:
         try:
             found = ended.get(timeout=0.2)  # not join(): interrupted, it takes the thread for done
         except queue.Empty:
             continue
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as end:
             if interrupted:
                 raise
-            interrupted = True
+            interrupted = end
             step('saving the checkpoint after the round at hand (Ctrl-C again: end at once)')
             job.stop()
             continue
         if isinstance(found, BaseException):
-            raise found
-        return found, interrupted and not found.done
+            raise interrupted if interrupted and isinstance(found, Stopped) else found
+        return found, None if found.done else interrupted
 
 
 def lines(step: Callable[[str], None], out: Output) -> Callable[[Progress], None]:

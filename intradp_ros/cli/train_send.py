@@ -13,9 +13,9 @@ from typing import Any
 
 from intradp_ros.cli.arguments import number
 from intradp_ros.cli.call import add_key_file
-from intradp_ros.cli.command_errors import CommandError
+from intradp_ros.cli.command_errors import CommandError, status_of
 from intradp_ros.cli.output import add_json, Output, output, plain
-from intradp_ros.cli.train_run import INTERRUPTED, lines
+from intradp_ros.cli.train_run import lines
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.systems.training.service.training_job import Progress
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
                               stderr=subprocess.PIPE, text=True,
                               start_new_session=True) as process:
             try:
-                last = _follow(process, step, out)
+                last, interrupted = _follow(process, step, out)
             except BaseException:
                 process.kill()
                 raise
@@ -90,26 +90,28 @@ def run(args: argparse.Namespace) -> int:
             out.show(f'checkpoint on its machine: {plain(result["checkpoint"])}'
                      + (f', SHA-256 {plain(result["digest"])}' if result['digest'] else ''))
         out.result({'node': last['node'], **result})
-    return 0 if done else INTERRUPTED if result['fate'] == 'cancelled' else 1
+    return 0 if done else status_of(interrupted or KeyboardInterrupt()) \
+        if result['fate'] == 'cancelled' else 1
 
 
 def _follow(process: subprocess.Popen[str], step: Callable[[str], None], out: Output,
-            ) -> Mapping[str, Any]:
-    """Show what the process that sends says; return the last of it."""
+            ) -> tuple[Mapping[str, Any], KeyboardInterrupt | None]:
+    """Show what the process that sends says; return the last of it, and what ended it."""
     assert process.stdout is not None
-    heard, last, interrupted = lines(step, out), dict[str, Any](), False
+    heard, last = lines(step, out), dict[str, Any]()
+    interrupted: KeyboardInterrupt | None = None
     while True:
         try:
             line = process.stdout.readline()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as end:
             if interrupted:
                 raise
-            interrupted = True
+            interrupted = end
             step('the node saves the checkpoint and ends (Ctrl-C again: leave it training)')
             process.send_signal(signal.SIGINT)
             continue
         if not line:
-            return last
+            return last, interrupted
         last = json.loads(line)
         if 'sent' in last:
             step(f'goal sent to {plain(last["sent"])}')

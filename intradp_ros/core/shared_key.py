@@ -59,10 +59,15 @@ class SharedKey:
         Write the key to a new file that only its owner may read.
 
         :raises FileExistsError: if there is such a file.
+        :raises OSError: if it cannot be written; it names the file, of which nothing is left.
         """
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, 'w') as file:
-            file.write(self.secret.hex() + '\n')
+        try:
+            with os.fdopen(handle, 'w') as file:
+                file.write(self.secret.hex() + '\n')
+        except OSError as error:
+            path.unlink()
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
     def derived(self, label: str, *numbers: int) -> bytes:
         """Return the key for one purpose (numbers of 64 bits), which says nothing of others."""

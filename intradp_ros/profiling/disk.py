@@ -71,6 +71,9 @@ def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
             return kept
     except (OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
         pass
-    found = measure_disk(folder)
+    try:
+        found = measure_disk(folder)
+    except OSError as error:  # of what is written, which does not say where
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     keep(path, json.dumps(asdict(found)))
     return found

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from matplotlib.colors import to_rgb
 import rerun as rr
 import rerun.blueprint as rrb
 
+from intradp_ros.core.atomic_write import replacing
 from intradp_ros.report.view.blocks import Block, number, OUT, WARNS, WELL
 
 View = Mapping[str, Any]
@@ -30,26 +31,33 @@ def write_rerun(path: Path, views: Iterable[tuple[float, View]],
     Write views, each with its time in seconds, until Ctrl-C; return how many there were.
 
     :param picture: returns a picture that a view names.
+    :raises OSError: if the file cannot be written; it is as it was then.
     """
     count = 0
-    with closing(_File(path, picture)) as file, suppress(KeyboardInterrupt):
+    with replacing(path) as part, part.open('wb') as stream, \
+            closing(_File(stream, picture)) as file, suppress(KeyboardInterrupt):
         for seconds, view in views:
             file.add(seconds, view)
+            file.flush()
             count += 1
     return count
 
 
 class _File:
-    def __init__(self, path: Path, picture: Callable[[str], bytes | None]) -> None:
+    def __init__(self, file: BinaryIO, picture: Callable[[str], bytes | None]) -> None:
         self._stream, self._picture = rr.RecordingStream('intradp_view'), picture
-        self._stream.save(path)
+        self._file, self._bytes = file, self._stream.binary_stream()
         self._last: dict[str, Any] = {}
         self._blocks: dict[str, Block] = {}
         self._tabs: dict[str, dict[str, Any]] = {}  # views by section and path
         self._tab = ''
 
+    def flush(self) -> None:
+        """Write what was logged: Rerun's own thread would not say that it cannot."""
+        self._file.write(self._bytes.read() or b'')
+
     def close(self) -> None:
-        self._stream.flush()
+        self.flush()
         self._stream.disconnect()
 
     def add(self, seconds: float, view: View) -> None:
