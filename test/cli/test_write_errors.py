@@ -21,10 +21,10 @@ def alone(script: str, *words: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True, timeout=1800)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('commands', [
-    ('key',), pytest.param(('fleet plan', 'fleet show', 'serve plan'), marks=pytest.mark.slow),
-    pytest.param(('model add', 'profile', 'plan', 'run'), marks=pytest.mark.slow),
-    pytest.param(('train plan', 'train run', 'train export'), marks=pytest.mark.slow)])
+    ('key', 'fleet plan', 'fleet show', 'serve plan'), ('model add', 'profile', 'plan', 'run'),
+    ('train plan', 'train run', 'train export')])
 def test_a_command_that_cannot_write_says_so_and_leaves_what_was_there(
         commands: tuple[str, ...], tmp_path: Path) -> None:
     if not shutil.which('unshare') or alone(MOUNT, str(tmp_path)).returncode:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+import resource
 
 import pytest
 
@@ -44,3 +45,16 @@ def test_derived_keys_differ_by_purpose_and_number() -> None:
     found = {key.derived('up', 1, 2), key.derived('down', 1, 2), key.derived('up', 2, 1),
              key.derived('up', 1), SharedKey.generate().derived('up', 1, 2)}
     assert len(found) == 5 and key.derived('up', 1, 2) in found
+
+
+def test_of_a_key_that_cannot_be_written_nothing_is_left(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A disk that becomes full: as a limit of the sizes of files, above which writing fails."""
+    path, (soft, hard) = tmp_path / 'fleet.key', resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        assert main(['key', str(path)]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f'{path}: File too large' in capsys.readouterr().err and not path.exists()
+    assert main(['key', str(path)]) == 0
