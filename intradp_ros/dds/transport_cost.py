@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-import hashlib
+from dataclasses import replace
 import json
 import logging
 import os
@@ -24,9 +23,8 @@ import signal
 import subprocess
 import sys
 
-from intradp_ros.core.cache_folder import cache_folder, keep
 from intradp_ros.core.child_end import ChildWatch
-from intradp_ros.core.json_text import read_json
+from intradp_ros.core.measured_once import figures_once, measured_path
 from intradp_ros.dds.transport_profile import transport_in_use
 from intradp_ros.profiling.machine import available_cores, device_name
 from intradp_ros.profiling.profile import CHUNK_BYTES, Profile, TransportCost
@@ -64,18 +62,13 @@ def cached_transport_cost(folder: Path | None = None) -> TransportCost:
 
     Where it cannot be measured it counts as nothing, with a warning.
     """
-    device = f'{device_name()} {transport_in_use().name}, beside work, 20 Mbit/s'
-    key = hashlib.sha256(device.encode()).hexdigest()[:12]
-    path = (folder or cache_folder() / 'profiles') / f'moving-{key}.json'
-    with suppress(OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
-        return TransportCost(**read_json(path))
+    path = measured_path('moving', device_name(), transport_in_use().name,
+                         'beside work, 20 Mbit/s', folder=folder)
     try:
-        cost = measure_transport_cost(TIMEOUT)
+        return figures_once(path, TransportCost, lambda: measure_transport_cost(TIMEOUT))
     except TransportCostError as error:
         _LOG.warning('what moving bytes costs is not known, and counts as nothing: %s', error)
         return TransportCost()
-    keep(path, json.dumps(asdict(cost)))
-    return cost
 
 
 def measure_transport_cost(timeout: float = TIMEOUT) -> TransportCost:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
+from intradp_ros.core.measured_once import measured_once, measured_path
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.split.kernel_device import HOST, KernelDevice
@@ -36,10 +36,8 @@ def example_key(inputs: Sequence[torch.Tensor]) -> str:
 def cache_path(digest: str, axis: int, folder: Path | None = None, example: str = '',
                device: KernelDevice = HOST) -> Path:
     """Return the file of a profile measured on a device, with these example inputs."""
-    name = hashlib.sha256(device_name(device).encode()).hexdigest()[:12]
-    code = code_digest(*_MEASURING)[:8]
-    name = '-'.join(filter(None, (digest[:16], f'axis{axis}', name, example, code)))
-    return (folder or cache_folder()) / 'profiles' / f'{name}.json'
+    return measured_path('operators', digest, axis, device_name(device), example,
+                         packages=_MEASURING, folder=folder)
 
 
 def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
@@ -50,14 +48,5 @@ def cached_profile(digest: str, axis: int, measure: Callable[[], Profile],
 
     It is measured again for another `example` (from `example_key`), if given.
     """
-    path = cache_path(digest, axis, folder, example, device)
-    try:
-        profile = Profile.from_json(path.read_text())
-        found = (profile.digest, profile.axis, profile.device)
-        if found == (digest, axis, device_name(device)):
-            return profile
-    except (OSError, ValueError):  # none yet, or a damaged one: measure
-        pass
-    profile = measure()
-    keep(path, profile.to_json())
-    return profile
+    return measured_once(cache_path(digest, axis, folder, example, device), measure,
+                         Profile.from_json, Profile.to_json)

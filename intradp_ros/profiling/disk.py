@@ -4,9 +4,7 @@
 """How fast a disk is read from its first byte to its last, past the page cache; measured once."""
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-import hashlib
-import json
+from dataclasses import dataclass
 import os
 from pathlib import Path
 import statistics
@@ -14,8 +12,7 @@ import tempfile
 import time
 
 from intradp_ros.blobs.direct_read import read_file, Slot
-from intradp_ros.core.cache_folder import cache_folder, keep
-from intradp_ros.core.json_text import read_json
+from intradp_ros.core.measured_once import figures_once, measured_path
 from intradp_ros.profiling.machine import device_name
 
 #: Bytes that are written and read: enough for the full rate, little enough for a memory card.
@@ -62,18 +59,9 @@ def disk_rate(folder: Path, cache: Path | None = None) -> DiskRate:
     `measure_disk`.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = hashlib.sha256(f'{device_name()} {os.stat(folder).st_dev}'.encode()).hexdigest()[:12]
-    path = (cache or cache_folder()) / 'profiles' / f'disk-{name}.json'
+    path = measured_path('disk', device_name(), os.stat(folder).st_dev, folder=cache)
     try:
-        data = read_json(path)
-        kept = DiskRate(float(data['bytes_per_second']), bool(data['direct']))
-        if kept.bytes_per_second > 0:
-            return kept
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
-        pass
-    try:
-        found = measure_disk(folder)
+        return figures_once(path, DiskRate, lambda: measure_disk(folder),
+                            lambda rate: rate.bytes_per_second > 0)
     except OSError as error:  # of what is written, which does not say where
         raise OSError(error.errno, error.strerror, str(folder)) from error
-    keep(path, json.dumps(asdict(found)))
-    return found

@@ -4,9 +4,7 @@
 """How fast this machine is: seconds of a model's blocks and head, bytes a second of its memory."""
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-import hashlib
-import json
+from dataclasses import dataclass
 import math
 import os
 import statistics
@@ -15,8 +13,7 @@ import time
 import torch
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
-from intradp_ros.core.json_text import read_json
+from intradp_ros.core.measured_once import figures_once, measured_path
 from intradp_ros.profiling.machine import device_name
 from intradp_ros.split.kernel_device import HOST, KernelDevice
 from intradp_ros.systems.language.block_math import KvPages, LaneRun
@@ -55,21 +52,12 @@ class BlockSeconds:
 def measured_blocks(manifest: Manifest, store: BlobStore, device: KernelDevice = HOST,
                     ) -> BlockSeconds:
     """Return what one token takes, measured the first time: kept by model, machine and code."""
-    measured = f'{manifest.digest} {device_name()} {kernels_on(device).name}'
-    name = hashlib.sha256(measured.encode()).hexdigest()[:16]
-    path = cache_folder() / 'profiles' / f'blocks-{name}-{code_digest(*_MEASURING)[:8]}.json'
-    try:
-        found = BlockSeconds(**read_json(path))
-        found = replace(found, blocks=tuple(found.blocks))
-        if len(found.blocks) == len(manifest.blocks) and all(
-                type(value) is float and 0 < value < math.inf for value in (
-                    found.attention, found.mlp, found.head, found.memory_rate, *found.blocks)):
-            return found
-    except (OSError, ValueError, TypeError):  # none yet, or a damaged one: measure
-        pass
-    found = measure_blocks(manifest, store, device)
-    keep(path, json.dumps(asdict(found)))
-    return found
+    path = measured_path('blocks', manifest.digest, device_name(), kernels_on(device).name,
+                         packages=_MEASURING)
+    return figures_once(
+        path, BlockSeconds, lambda: measure_blocks(manifest, store, device),
+        lambda found: len(found.blocks) == len(manifest.blocks) and min(
+            found.attention, found.mlp, found.head, found.memory_rate, *found.blocks) > 0)
 
 
 def measure_blocks(manifest: Manifest, store: BlobStore, device: KernelDevice = HOST,

@@ -17,7 +17,7 @@ import time
 
 import torch
 
-from intradp_ros.core.cache_folder import cache_folder, code_digest, keep
+from intradp_ros.core.measured_once import measured_once, measured_path
 from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes, TableError
 
@@ -113,18 +113,8 @@ def joined(tables: Sequence[LayerTable]) -> LayerTable:
 def cached_table(digest: str, device: str, measure: Callable[[], LayerTable],
                  folder: Path | None = None) -> LayerTable:
     """Return the table of a network (by digest) on a device, measuring it only the first time."""
-    safe = ''.join(c if c.isalnum() else '_' for c in device)[:64]
-    code = code_digest('systems/training')[:8]
-    path = (folder or cache_folder()) / 'training' / f'{digest[:16]}-{safe}-{code}.json'
-    try:
-        table = LayerTable.from_json(path.read_text())
-        if tuple(table.times) == (device,):
-            return table
-    except (OSError, ValueError):  # none yet, or a damaged one: measure
-        pass
-    table = measure()
-    keep(path, table.to_json())
-    return table
+    path = measured_path('layers', digest, device, packages=('systems/training',), folder=folder)
+    return measured_once(path, measure, LayerTable.from_json, LayerTable.to_json)
 
 
 @dataclass
