@@ -19,7 +19,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
 from intradp_ros.nodes import node_modules
-from intradp_ros.nodes.common.diagnostics import Diagnostics
+from intradp_ros.nodes.common.diagnostics import Diagnostics, Status
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.prometheus import Figure, open_metrics, Total
 from intradp_ros.nodes.sharing.monitoring import Monitor
@@ -88,10 +88,10 @@ def test_prometheus_reads_the_figures_of_diagnostics(context: rclpy.Context) -> 
     with node(context, port) as watched:
         assert watched.trigger_configure() is TransitionCallbackReturn.SUCCESS
         status = Diagnostics(watched)
-        array = status.status('fine', {
+        array = status.message(Status('fine', {
             'tokens': Total(7), 'computing_s': Total(1.25, '.1f'), 'power_w': Figure(3.5, '.2f'),
             'sessions': 2, 'authenticated': True, 'model': '123', 'loss of a/b': math.nan,
-        }, {'mac': 3}, well=False)
+        }, {'mac': 3}, well=False))
         figures, kinds = read(port)
     shown = {value.key: value.value for value in array.status[0].values}
     assert (shown['tokens'], shown['computing_s'], shown['power_w']) == ('7', '1.2', '3.50')

@@ -16,7 +16,7 @@ from rclpy.qos import QoSProfile
 from rclpy.serialization import serialize_message
 from std_msgs.msg import String
 
-from intradp_ros.nodes.common.diagnostics import added, Diagnostics
+from intradp_ros.nodes.common.diagnostics import added, Diagnostics, Status
 from intradp_ros.nodes.common.receiving import Receiver
 
 TIMEOUT = 60.0
@@ -62,7 +62,8 @@ def test_diagnostics_warn_while_messages_are_rejected(node: Node) -> None:
     diagnostics = Diagnostics(node)
     levels = []
     for rejected in ({}, {'size': 2}, {'size': 2}, {'kind': 1, 'size': 2}):
-        (status,) = diagnostics.status('serving', {'sessions': 1}, rejected).status
+        (status,) = diagnostics.message(
+            Status('serving', {'sessions': 1}, rejected)).status
         levels.append(status.level)
     assert levels == [DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.OK,
                       DiagnosticStatus.WARN]
@@ -71,7 +72,8 @@ def test_diagnostics_warn_while_messages_are_rejected(node: Node) -> None:
     assert values.pop('host') and 0 < float(values.pop('host_memory_used_mb')) < float(
         values.pop('host_memory_mb')) and float(values.pop('host_load')) >= 0
     assert values == {'sessions': '1', 'rejected_kind': '1', 'rejected_size': '2'}
-    (status,) = diagnostics.status('late', {}, {'kind': 1, 'size': 2}, well=False).status
+    (status,) = diagnostics.message(
+        Status('late', {}, {'kind': 1, 'size': 2}, well=False)).status
     assert status.level == DiagnosticStatus.WARN
 
 

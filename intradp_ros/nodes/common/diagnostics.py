@@ -10,7 +10,7 @@ from contextlib import suppress
 import os
 from pathlib import Path
 import socket
-from typing import Any
+from typing import Any, NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.node import Node
@@ -18,6 +18,15 @@ from rclpy.node import Node
 from intradp_ros.nodes.common.prometheus import Figure, Metrics, Total
 from intradp_ros.runtime.transport.traffic import Traffic
 from intradp_ros.wire.rejections import Rejections
+
+
+class Status(NamedTuple):
+    """What a node says of itself: a line, values, what was rejected by cause, if all is well."""
+
+    message: str
+    values: Mapping[str, Any] = {}
+    rejected: Mapping[str, int] = {}
+    well: bool = True
 
 
 class Diagnostics:
@@ -31,9 +40,9 @@ class Diagnostics:
         self._node = node
         self._rejected = 0
 
-    def status(self, message: str, values: Mapping[str, Any], rejected: Mapping[str, int], *,
-               well: bool = True) -> DiagnosticArray:
-        """Return the status with its values as text; `rejected` counts by cause."""
+    def message(self, status: Status) -> DiagnosticArray:
+        """Return a status as a message, its values as text."""
+        message, values, rejected, well = status
         asked: Rejections | None = getattr(self._node, 'refused', None)
         rejected = added(rejected, asked.by_cause() if asked else {})
         total = sum(rejected.values())
@@ -43,11 +52,11 @@ class Diagnostics:
         metrics: Metrics | None = getattr(self._node, 'metrics', None)
         if metrics:
             metrics.take('diagnostics', {'well': well, **every})
-        status = DiagnosticStatus(
+        shown = DiagnosticStatus(
             level=DiagnosticStatus.OK if well else DiagnosticStatus.WARN,
             name=self._node.get_fully_qualified_name(), message=message,
             values=[KeyValue(key=key, value=str(value)) for key, value in every.items()])
-        array = DiagnosticArray(status=[status])
+        array = DiagnosticArray(status=[shown])
         array.header.stamp = self._node.get_clock().now().to_msg()
         return array
 

@@ -11,6 +11,7 @@ import time
 import traceback
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticArray
 import rclpy
 from rclpy.clock import Clock, ClockType  # as in all releases
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
@@ -29,6 +30,7 @@ from intradp_ros.core.processes import (
 from intradp_ros.core.steady import Steady
 from intradp_ros.dds.tensor_context import prepare
 from intradp_ros.nodes.common.bond import Bond, bond_messages, BOND_PERIOD, MISSING
+from intradp_ros.nodes.common.diagnostics import Diagnostics, Status
 from intradp_ros.nodes.common.ending_signals import EndingSignals
 from intradp_ros.nodes.common.parameters import declare, naming, Parameter, read
 from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
@@ -66,6 +68,7 @@ class ManagedNode(LifecycleNode):
         #: What was asked by services and actions, and refused.
         self.refused = Rejections()
         self.metrics: Metrics | None = None
+        self._diagnostics = Diagnostics(self)
         declare(self, (*self.PARAMETERS, *METRICS, AUTOSTART, BOND_PERIOD))
 
     @property
@@ -154,6 +157,16 @@ class ManagedNode(LifecycleNode):
         stack.callback(self.destroy_timer, self.create_timer(
             seconds, lambda: steady.do(function, None),
             clock=Clock(clock_type=ClockType.STEADY_TIME)))
+
+    def diagnose(self, look: Callable[[], Status | None]) -> None:
+        """Publish what `look` returns on `diagnostics`, every second until cleanup."""
+        publisher = self.publish_on(DiagnosticArray, 'diagnostics', 10)
+
+        def diagnose() -> None:
+            if status := look():
+                publisher.publish(self._diagnostics.message(status))
+
+        self.call_every(1.0, diagnose, self.until_cleanup)
 
     def _report_call(self, what: str) -> None:
         """Report a change of state, which a service asks for: the node itself never does."""

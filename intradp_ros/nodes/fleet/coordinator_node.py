@@ -8,14 +8,12 @@ from collections.abc import Sequence
 import json
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
-
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.dds.dds_peers import check_name, DdsPeers
 from intradp_ros.msg import DeviceState, FleetState
 from intradp_ros.nodes.common.announcement_seals import check_sealed_name
-from intradp_ros.nodes.common.diagnostics import added, Diagnostics, SaidOnce
+from intradp_ros.nodes.common.diagnostics import added, SaidOnce, Status
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
@@ -57,7 +55,6 @@ class CoordinatorNode(ManagedNode):
         super().__init__('coordinator_node', **kwargs)
         self.coordinator: FleetCoordinator | None = None
         self._receiver = Receiver(self)
-        self._status = Diagnostics(self)
         self._conflicts = SaidOnce(self.warn)
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -69,8 +66,7 @@ class CoordinatorNode(ManagedNode):
         self._reported = ''
         self._fleet = FleetPlace.parse(parameters[FLEET.name])
         self._states = self.publish_on(FleetState, self._fleet.topic(STATE_TOPIC), LATCHED)
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def start(self) -> None:
         """Begin to hear devices."""
@@ -125,11 +121,11 @@ class CoordinatorNode(ManagedNode):
             self.info(f'plan:\n{text}')
         return text
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status:
+        """Return what diagnostics say."""
         coordinator = self.coordinator
         if coordinator is None:
-            self._diagnostics.publish(self._status.status('inactive', {}, {}))
-            return
+            return Status('inactive')
         missing = sorted(set(coordinator.expected) - coordinator.alive)
         standing = 'another coordinates' if not coordinator.leads else \
             'a plan is in use' if coordinator.plan else 'no plan'
@@ -139,7 +135,7 @@ class CoordinatorNode(ManagedNode):
         trouble = '; '.join(filter(None, (nobody, *coordinator.trouble())))
         if trouble and standing == 'no plan':
             standing = trouble if trouble.startswith('no plan') else f'no plan: {trouble}'
-        self._diagnostics.publish(self._status.status(standing, {
+        return Status(standing, {
                 'plan': f'{coordinator.id.term:#x}.{coordinator.id.epoch}',
                 'alive': ' '.join(sorted(coordinator.alive)), 'missing': ' '.join(missing),
                 'trouble': trouble, 'authenticated': self._key is not None,
@@ -147,7 +143,7 @@ class CoordinatorNode(ManagedNode):
             added(coordinator.rejections.by_cause(), self._receiver.rejections.by_cause(),
                   *coordinator.channel.rejected().values()),
             well=not missing and not trouble and bool(
-                coordinator.plan or self._planner.rests or not coordinator.leads)))
+                coordinator.plan or self._planner.rests or not coordinator.leads))
 
 
 def read_candidates(texts: Sequence[str]) -> dict[str, int]:

@@ -9,15 +9,13 @@ import math
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
-from diagnostic_msgs.msg import DiagnosticArray
-
 from intradp_ros.cluster.plan_id import NO_PLAN
 from intradp_ros.dds.dds_peers import check_name, DdsPeers
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import DeviceState
 from intradp_ros.nodes.common.announcement_seals import sealed_name
 from intradp_ros.nodes.common.device_parameter import DEVICE
-from intradp_ros.nodes.common.diagnostics import added, Diagnostics, SaidOnce
+from intradp_ros.nodes.common.diagnostics import added, SaidOnce, Status
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
@@ -75,7 +73,6 @@ class DeviceNode(ManagedNode):
         super().__init__(name, **kwargs)
         self._members: dict[FleetPlace, FleetMember] = {}
         self._channels: dict[FleetPlace, DdsPeers] = {}
-        self._status = Diagnostics(self)
         self._conflicts = SaidOnce(self.warn)
 
     @property
@@ -99,8 +96,7 @@ class DeviceNode(ManagedNode):
                         for fleet in self._fleets}
         self._silence = {fleet: FleetSilence(self, fleet, 'coordinator')
                          for fleet in self._fleets}
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def load(self, text: str) -> SharedModel:
         """Load a model of the catalogue."""
@@ -164,10 +160,10 @@ class DeviceNode(ManagedNode):
         silent = f'{", ".join(lost)} of the plan {"is" if len(lost) == 1 else "are"} not heard'
         return [*([silent] if lost else []), *([nobody] if nobody else [])]
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status:
+        """Return what diagnostics say."""
         if not self._members:
-            self._diagnostics.publish(self._status.status('inactive', {}, {}))
-            return
+            return Status('inactive')
         self._memory.look()
         members = tuple(self._members.items())
         found = [dict(part.status()) for part in self._parts.values()]
@@ -189,9 +185,9 @@ class DeviceNode(ManagedNode):
         rejected = added(*(part.rejected() for part in self._parts.values()),
                          *(m.rejections.by_cause() for _, m in members),
                          *(counts for _, m in members for counts in m.channel.rejected().values()))
-        self._diagnostics.publish(self._status.status(
+        return Status(
             'taking part' if any(m.held() for _, m in members) else 'waiting for a plan', values,
-            rejected, well=not trouble))
+            rejected, well=not trouble)
 
 
 def _condition(places: list[RolePlace], speed: float) -> Condition:

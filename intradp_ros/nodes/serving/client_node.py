@@ -9,14 +9,13 @@ from functools import partial
 import time
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter as RclParameter
 from rclpy.qos import qos_profile_sensor_data
 from std_msgs.msg import String
 
 from intradp_ros.nodes.common.device_parameter import DEVICE
-from intradp_ros.nodes.common.diagnostics import Diagnostics, SaidOnce
+from intradp_ros.nodes.common.diagnostics import SaidOnce, Status
 from intradp_ros.nodes.common.key_parameter import key_of
 from intradp_ros.nodes.common.lifecycle import CHANGEABLE, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.common.prometheus import Figure, Total
@@ -59,7 +58,7 @@ class ClientNode(ManagedNode):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('client_node', **kwargs)
         self._receiver = Receiver(self)
-        self._status, self._troubles = Diagnostics(self), SaidOnce(self.warn)
+        self._troubles = SaidOnce(self.warn)
         self._way: GatewayWay | None = None
         self._served: ServedModel | None = None
         self._intake: Intake | None = None
@@ -81,7 +80,6 @@ class ClientNode(ManagedNode):
         self._own = OwnModel(given['model'], given[DEVICE.name]) if given['model'] else None
         self._card = card_of({**given, 'model': given['model'] or _NO_MODEL})
         self._region = region_of(given['roi'])
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self._ends = Worker(self._deliver, self._failed, MOST_ENDS, 'answers')
         self.until_cleanup.callback(self._ends.close)
         self._order = FrameOrder(given['max_inflight'], self._ends.put)
@@ -94,7 +92,7 @@ class ClientNode(ManagedNode):
                                          'gateways', MOST_NAMES)
         self.until_cleanup.callback(self.destroy_subscription, named)
         self.call_every(LOOK, self._look, self.until_cleanup)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def start(self) -> None:
         """Take what the sensor gives, as soon as it is known what the service takes."""
@@ -263,15 +261,16 @@ class ClientNode(ManagedNode):
             named += [name for name in self._first if name not in named]
         return named
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status | None:
+        """Return what diagnostics say."""
         way = self._way
         if way is None:
-            return
+            return None
         gateway, counts = way.gateway, self._order.counts
         message = f'asking {gateway}' if gateway else 'no gateway answers: ' + (
             'the own model does' if self._own else 'holding, no results')
         dropped = self._dropped + (self._frames.dropped if self._frames else 0)
-        self._diagnostics.publish(self._status.status('; '.join(filter(None, (
+        return Status('; '.join(filter(None, (
             message, self._why, way.trouble, '' if self._frames else 'inactive'))), {
                 'gateway': gateway, 'service': self._settings['service'],
                 'processing_time_ms': 'n/a' if self._last_ms is None else Figure(
@@ -284,7 +283,7 @@ class ClientNode(ManagedNode):
                 'authenticated': self._key is not None},
             {**self._receiver.rejections.by_cause(), **{
                 f'of_gateways_{cause}': count for cause, count in way.rejected.items()}},
-            well=bool(gateway) and not self._why and not way.trouble))
+            bool(gateway) and not self._why and not way.trouble)
 
 
 def _without_numbers(text: str) -> str:

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TYPE_CHECKING
 
-from diagnostic_msgs.msg import DiagnosticArray
-
 from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
-from intradp_ros.nodes.common.diagnostics import Diagnostics, SaidOnce
+from intradp_ros.nodes.common.diagnostics import SaidOnce, Status
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
@@ -71,7 +69,7 @@ class GatewayNode(ManagedNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('gateway_node', **kwargs)
-        self._status, self._problems = Diagnostics(self), SaidOnce(self.warn)
+        self._problems = SaidOnce(self.warn)
         self._local: LocalSite | None = None
         self._infer: InferServer | None = None
         self._server: SiteServer | None = None
@@ -91,11 +89,10 @@ class GatewayNode(ManagedNode):
                                            given['http_rate'], given['grpc_port'],
                                            [name.strip() for name in given['docks'].split(',')
                                             if name.strip()])
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
         self._local = site.start(SiteSettings(
             given['executors'], given['threads'], given[DEVICE.name]))
         self.until_cleanup.callback(self._end_site, self._local)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def _site(self, services: tuple[Service, ...]) -> PlannedSite:
         given = self._settings
@@ -134,9 +131,10 @@ class GatewayNode(ManagedNode):
         self._local = None
         local.close()
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status | None:
+        """Return what diagnostics say."""
         if self._local is None:
-            return
+            return None
         state = self._local.gateway.described()
         ready = [service.name for service in self._planned.services
                  if self._local.gateway.specs(service.name)]
@@ -150,7 +148,7 @@ class GatewayNode(ManagedNode):
         message = '; '.join([*problems, f'loading {", ".join(loading)}' if loading else
                              f'serving {", ".join(ready)}',
                              *([] if self._infer else ['inactive'])])
-        self._diagnostics.publish(self._status.status(message, {
+        return Status(message, {
             'site': state['site'], 'executors': state['executors'],
             'sites_reached': len(state['links']), 'docked': ' '.join(state['docked']),
             'waiting_for_answers': self._infer.waiting if self._infer else 0,
@@ -159,7 +157,7 @@ class GatewayNode(ManagedNode):
                 **(self._infer.rejected if self._infer else {}),
                 **{f'http_{cause}': count for cause, count in (
                     self._server.rejected if self._server else {}).items()}},
-            well=not problems))
+            not problems)
 
 
 def _figures(services: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import time
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter as RclParameter
 from rclpy.qos import qos_profile_sensor_data
@@ -22,7 +21,7 @@ from std_msgs.msg import Header
 from intradp_ros.dds.convert import MAX_FRAME_ID, MAX_NANOSECONDS
 from intradp_ros.msg import LinkState
 from intradp_ros.nodes.common.device_parameter import DEVICE
-from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.common.diagnostics import added, crossed, Status
 from intradp_ros.nodes.common.key_parameter import key_of
 from intradp_ros.nodes.common.lifecycle import CHANGEABLE, ManagedNode, RELIABLE, run_node
 from intradp_ros.nodes.common.prometheus import Figure, Total
@@ -82,7 +81,6 @@ class InferenceNode(ManagedNode):
         super().__init__('inference_node', **kwargs)
         self._sharing: RobotSharing | None = None
         self._receiver = Receiver(self)
-        self._status = Diagnostics(self)
         self._sole = SolePublisher(self, 'diagnostics', PROFILE_TOPIC,
                                    f'{PROFILE_TOPIC}/answers', f'{BOOK_TOPIC}/questions')
         self._worker: Worker[Any] | None = None
@@ -115,7 +113,7 @@ class InferenceNode(ManagedNode):
                                   region_of(parameters['roi']))
         self._together = self._intake.together()
         self._monitor = Monitor(self)
-        self._open_topics()
+        self._links = self.publish_on(LinkState, '~/link', RELIABLE)
         self._answers = AnswerPublisher(self, self._intake, model, card)
         self._example = self._intake.example(parameters['example'], model)
         profile = profile_model(model, self._example, self.info, example_key(self._example))
@@ -126,7 +124,7 @@ class InferenceNode(ManagedNode):
             WeightLoading(self, parameters[WEIGHTS_FOLDER.name],
                           lambda: weight_bytes(self.client.model) if self.client else 0.0,
                           self._load_weights, self._key)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def start(self) -> None:
         """Take what the sensor gives."""
@@ -185,10 +183,6 @@ class InferenceNode(ManagedNode):
             self._sharing.wait()
         self._dropped += worker.dropped
         self._worker = None
-
-    def _open_topics(self) -> None:
-        self._links = self.publish_on(LinkState, '~/link', RELIABLE)
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', RELIABLE)
 
     def _sources(self) -> list[str]:
         """Return the sensor's topics; of compressed images as image_transport names them."""
@@ -278,7 +272,8 @@ class InferenceNode(ManagedNode):
         self._links.publish(message)
         self._monitor.look(self.client.connection, message.predicted_rate)
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status:
+        """Return what diagnostics say."""
         assert self.client is not None and self._sharing is not None
         connection = self.client.connection
         allowed = self._settings['max_allowed_processing_time_ms']
@@ -288,7 +283,7 @@ class InferenceNode(ManagedNode):
         inactive = ['inactive'] if self._worker is None else []
         message = '; '.join([connection.state.value, *inactive, *self._silence.missing,
                              *self._silence.findings])
-        self._diagnostics.publish(self._status.status(message, {
+        return Status(message, {
             'processing_time_ms': 'n/a' if self._last_ms is None else Figure(
                 self._last_ms, '.1f'),
             'is_processing_time_ms_in_expected_range': in_range,
@@ -304,7 +299,7 @@ class InferenceNode(ManagedNode):
             'other_publishers': others,
             'authenticated': self._key is not None}, self._rejected(),
             well=in_range and len(connection.servers) < 2 and not others
-            and not self._silence.missing and not self._silence.findings))
+            and not self._silence.missing and not self._silence.findings)
 
 
 def _stamp(header: Header) -> Stamp:

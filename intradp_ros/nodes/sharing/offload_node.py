@@ -10,8 +10,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
-
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.paths import MAX_SESSIONS
 from intradp_ros.graph.graph_errors import CaptureError
@@ -19,7 +17,7 @@ from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES, MAX_CHUNK_BYTES
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.common.announcement_seals import Announcer, MAX_BYTES
 from intradp_ros.nodes.common.device_parameter import DEFAULT_MODEL, DEVICE
-from intradp_ros.nodes.common.diagnostics import added, crossed, Diagnostics
+from intradp_ros.nodes.common.diagnostics import added, crossed, Status
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import check_topic, Parameter
@@ -82,7 +80,6 @@ class OffloadNode(ManagedNode):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('offload_node', **kwargs)
         self.server: OffloadServer | None = None
-        self._status = Diagnostics(self)
         self._receiver = Receiver(self)
 
     def setup(self, parameters: dict[str, Any]) -> None:
@@ -113,8 +110,7 @@ class OffloadNode(ManagedNode):
         heard = self._receiver.subscribe(OperatorProfile, PROFILE_TOPIC, self._hear_profile,
                                          LATCHED, 'profile', MAX_BYTES[OperatorProfile])
         self.until_cleanup.callback(self.destroy_subscription, heard)
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     @property
     def callback_threads(self) -> int:
@@ -221,23 +217,22 @@ class OffloadNode(ManagedNode):
         profile = profile_model(model, example_inputs(model), self.info)
         return model.tuned(profile.tuning), profile
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status:
+        """Return what diagnostics say."""
         for published in self._published.values():
             published.insist()
         server = self.server
         if server is None:
-            self._diagnostics.publish(self._status.status('inactive', {}, {}))
-            return
+            return Status('inactive')
         self._memory.look()
         rejected = added(server.rejections.by_cause(), server.channel.rejected,
                          self._receiver.rejections.by_cause())
         message = '; '.join(['serving', *(f'skipped model {text}' for text in self._skipped)])
-        self._diagnostics.publish(self._status.status(message, {
+        return Status(message, {
             'sessions': len(server.sessions), 'max_sessions': server.max_sessions,
             'sessions_computing': Figure(server.processor.load, '.2f'),
             'models': len(server.models), 'authenticated': self._key is not None,
-            **crossed(server.sent, server.received)}, rejected,
-            well=not self._skipped))
+            **crossed(server.sent, server.received)}, rejected, not self._skipped)
 
 
 def lanes_of(device: KernelDevice, threads: int) -> int:

@@ -11,15 +11,13 @@ import queue
 import time
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
-
 from intradp_ros.core.limits import MAX_MODEL_TEXT
 from intradp_ros.core.plain_file import check_folder
 from intradp_ros.link.delay import ASSUMED_OVERHEAD
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.msg import ScheduleBook as ScheduleBookMessage
 from intradp_ros.nodes.common.announcement_seals import AnnouncementCheck, Announcer, MAX_BYTES
-from intradp_ros.nodes.common.diagnostics import added, Diagnostics
+from intradp_ros.nodes.common.diagnostics import added, Status
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, key_of
 from intradp_ros.nodes.common.lifecycle import LATCHED, ManagedNode, run_node
 from intradp_ros.nodes.common.lossy_parameter import allowed, LOSSY_PARAMETER
@@ -77,7 +75,6 @@ class PlannerNode(ManagedNode):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('planner_node', **kwargs)
         self._receiver, self._failures = Receiver(self), Rejections()
-        self._status = Diagnostics(self)
         self._profiles: OrderedDict[tuple[str, str, str], OperatorProfile] = OrderedDict()
         self._keepers: OrderedDict[RobotModelKey, BookKeeper] = OrderedDict()
         self._published: dict[RobotModelKey, ScheduleBookMessage] = {}
@@ -94,8 +91,7 @@ class PlannerNode(ManagedNode):
         self._authenticated = key is not None
         self._books = self.publish_on(ScheduleBookMessage, BOOK_TOPIC, LATCHED)
         self._announcer.answer_on(self, self._receiver, ScheduleBookMessage, BOOK_TOPIC)
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def start(self) -> None:
         """Take profiles and plan."""
@@ -212,15 +208,16 @@ class PlannerNode(ManagedNode):
         self._announcer.announce(self._books, message)
         self.info(f'published schedule table {self._epoch} for model {digest[:12]}')
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status:
+        """Return what diagnostics say."""
         dropped = self._checks.dropped if self._checks else 0
         overtaken = {'overtaken': dropped} if dropped else {}
-        self._diagnostics.publish(self._status.status(
+        return Status(
             'planning' if any(k.busy for k in self._keepers.values()) else 'waiting for profiles',
             {'profiles': len(self._profiles), 'books': self._epoch,
              'books_made': Total(sum(k.made for k in self._keepers.values())),
              'authenticated': self._authenticated},
-            added(overtaken, self._receiver.rejections.by_cause())))
+            added(overtaken, self._receiver.rejections.by_cause()))
 
 
 def main(args: list[str] | None = None) -> None:

@@ -7,14 +7,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray
-
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.cluster.topology import behind_access_point, Topology
 from intradp_ros.core.plain_file import check_file
 from intradp_ros.nodes.common.device_parameter import DEVICE
-from intradp_ros.nodes.common.diagnostics import Diagnostics
+from intradp_ros.nodes.common.diagnostics import Status
 from intradp_ros.nodes.common.key_parameter import KEY_FILE, open_key
 from intradp_ros.nodes.common.lifecycle import ManagedNode, run_node
 from intradp_ros.nodes.common.parameters import Parameter
@@ -49,7 +47,6 @@ class TrainerNode(ManagedNode):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__('trainer_node', **kwargs)
-        self._status = Diagnostics(self)
 
     def setup(self, parameters: dict[str, Any]) -> None:
         """Check what is to be trained, and on what."""
@@ -66,8 +63,7 @@ class TrainerNode(ManagedNode):
             parameters['threads'], parameters[DEVICE.name],
             open_key(parameters[KEY_FILE.name], lambda text: self.warn(WITHOUT)))
         self._goals.check_images(self._topology)
-        self._diagnostics = self.publish_on(DiagnosticArray, 'diagnostics', 10)
-        self.call_every(1.0, self._diagnose, self.until_cleanup)
+        self.diagnose(self._status)
 
     def start(self) -> None:
         """Take goals."""
@@ -75,9 +71,10 @@ class TrainerNode(ManagedNode):
         self.info(f'trains {", ".join(self._goals.tasks)} in processes of this machine: '
                   f'{", ".join(self._topology.names)}; checkpoints in {self._goals.folder}')
 
-    def _diagnose(self) -> None:
+    def _status(self) -> Status:
+        """Return what diagnostics say."""
         message, values, well = self._goals.status()
-        self._diagnostics.publish(self._status.status(message, values, {}, well=well))
+        return Status(message, values, well=well)
 
 
 def main(args: list[str] | None = None) -> None:
