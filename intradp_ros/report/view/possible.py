@@ -7,6 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+import numpy as np
+
+from intradp_ros.planning.fluid import most_answered
+
 #: Executors times services above which nothing is said: the program would take too long.
 MOST = 1000
 Executor = tuple[str, int]
@@ -23,19 +27,15 @@ def possible(offered: Mapping[str, float], rates: Mapping[tuple[Executor, str], 
     if len(rates) > MOST:
         return None
     return _most(tuple(sorted(offered.items())), tuple(sorted(
-        (pair, rate) for pair, rate in rates.items() if pair[1] in offered)))
+        (pair, rate) for pair, rate in rates.items() if pair[1] in offered and rate > 0)))
 
 
 @lru_cache(64)
 def _most(offered: tuple[tuple[str, float], ...],
           rates: tuple[tuple[tuple[Executor, str], float], ...]) -> float:
-    from scipy.optimize import linprog  # it takes long, and few pages need it
-    if not rates:
-        return 0.0
-    executors = sorted({executor for (executor, _), _ in rates})
-    # The share of its time that an executor spends on a service, of each pair.
-    rows = [[float(executor == one) for (executor, _), _ in rates] for one in executors] \
-        + [[rate * (service == one) for (_, service), rate in rates] for one, _ in offered]
-    found = linprog([-rate for _, rate in rates], rows,
-                    [1.0] * len(executors) + [count for _, count in offered])
-    return round(float(-found.fun), 9)
+    names = {service: row for row, (service, _) in enumerate(offered)}
+    numbers = {executor: n for n, executor in enumerate({pair[0]: None for pair, _ in rates})}
+    return round(most_answered(
+        np.array([numbers[executor] for (executor, _), _ in rates]),
+        np.array([names[service] for (_, service), _ in rates]),
+        np.array([rate for _, rate in rates]), np.array([count for _, count in offered])), 9)

@@ -18,10 +18,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from intradp_ros.core.numba_compile import machine_code
+from intradp_ros.planning.fluid import most_answered
 from intradp_ros.systems.serving import placement_kernels
 from intradp_ros.systems.serving.placement_kernels import Demand, Flags, Floats, Ints, Left
 
@@ -154,20 +153,11 @@ def fluid(d: Demand, placed: Flags) -> float:
     anywhere.  The linear program is exact, for hundreds of lanes at most.
     """
     lanes, services = np.nonzero(placed & (d.rate > 0))
-    if not len(lanes):
-        return 0.0
-    sites, kinds = d.asked.shape
+    kinds = d.asked.shape[1]
     # Of a service that travels all requests are one row, else those of a site.
     rows = np.where(d.travels[services], services, kinds + d.site[lanes] * kinds + services)
-    most = np.concatenate([d.asked.sum(0), d.asked.ravel()])
-    used, row = np.unique(rows, return_inverse=True)
-    count = np.arange(len(lanes))
-    matrix = coo_array((np.concatenate([1 / d.rate[lanes, services], np.ones(len(lanes))]),
-                        (np.concatenate([lanes, len(placed) + row]), np.concatenate([count] * 2))),
-                       shape=(len(placed) + len(used), len(lanes)))
-    solved = linprog(-np.ones(len(lanes)), A_ub=matrix.tocsr(),
-                     b_ub=np.concatenate([np.ones(len(placed)), most[used]]), method='highs')
-    return float(-solved.fun)
+    return most_answered(lanes, rows, d.rate[lanes, services],
+                         np.concatenate([d.asked.sum(0), d.asked.ravel()]))
 
 
 def untouched(d: Demand) -> Left:
