@@ -20,7 +20,7 @@ import re
 import threading
 import time
 import traceback
-from typing import Any
+from typing import Any, NamedTuple
 
 from rclpy.context import Context
 from rclpy.duration import Duration
@@ -70,6 +70,15 @@ def check_server_name(name: str) -> None:
     if not re.fullmatch(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', name, re.ASCII):
         raise ValueError(f"a server's name becomes that of topics, got {name!r}: use "
                          'letters, digits and _, with / between words')
+
+
+class _Publishers(NamedTuple):
+    """What one side publishes; where there are no topics for pings they are control frames."""
+
+    chunks: Any
+    acks: Any
+    control: Any
+    pings: Any
 
 
 class DdsChannel:
@@ -192,7 +201,7 @@ class DdsChannel:
     @property
     def peers(self) -> int:
         """Subscribers of the chunks that this side sends."""
-        return int(self._chunks.get_subscription_count())
+        return int(self._out.chunks.get_subscription_count())
 
     def close(self) -> None:
         """Stop; later sends are ignored."""
@@ -202,20 +211,21 @@ class DdsChannel:
         self._handler = None
         self._outbound.close()
         self._sender.join()
-        if self._context.ok() and self._control.get_subscription_count():
-            self._control.wait_for_all_acked(_FAREWELL)
+        if self._context.ok() and self._out.control.get_subscription_count():
+            self._out.control.wait_for_all_acked(_FAREWELL)
         self._endpoint.close()
         end_tensor_context(self._context, self._node_context)
 
     def _open_topics(self, name: str, out: str, back: str, pings: bool) -> None:
         chunks, acks, control = chunk_qos(self._transport.reliable), ack_qos(), control_qos()
         endpoint = self._endpoint
-        self._chunks = endpoint.publisher(TensorChunk, f'{name}/chunks_{out}', chunks)
-        self._acks = endpoint.publisher(ChunkAck, f'{name}/acks_{out}', acks)
-        self._control = endpoint.publisher(SessionControl, f'{name}/control_{out}', control)
-        self._pings = self._control
+        way = endpoint.publisher(SessionControl, f'{name}/control_{out}', control)
+        self._out = _Publishers(
+            endpoint.publisher(TensorChunk, f'{name}/chunks_{out}', chunks),
+            endpoint.publisher(ChunkAck, f'{name}/acks_{out}', acks), way,
+            endpoint.publisher(SessionControl, f'{name}/pings_{out}', ping_qos())
+            if pings else way)
         if pings:
-            self._pings = endpoint.publisher(SessionControl, f'{name}/pings_{out}', ping_qos())
             endpoint.subscribe(SessionControl, f'{name}/pings_{back}', ping_qos(),
                                self._on_control)
         endpoint.subscribe(SessionControl, f'{name}/control_{back}', control, self._on_control)
@@ -242,9 +252,9 @@ class DdsChannel:
         if isinstance(outgoing.frame, Control):
             self._controls += 1
             message = control_to_message(outgoing.frame, self._controls)
-            way = self._pings if outgoing.frame.kind in _PINGS else self._control
+            way = self._out.pings if outgoing.frame.kind in _PINGS else self._out.control
         else:
-            message, way = chunk_to_message(outgoing.frame, outgoing.sequence), self._chunks
+            message, way = chunk_to_message(outgoing.frame, outgoing.sequence), self._out.chunks
         if self._meeting and not is_greeting(message):
             message.server = self._meeting.connection
             if not message.server:
@@ -258,7 +268,7 @@ class DdsChannel:
         self._check(message, arrival)
         nbytes = len(message.data)
         rate = self._inbound.arrived(chunk.session, nbytes, arrival.sent, arrival.received)
-        self._acks.publish(self._sealer.seal(ChunkAck(
+        self._out.acks.publish(self._sealer.seal(ChunkAck(
             session=chunk.session, server=chunk.server, sequence=message.sequence, bytes=nbytes,
             received_ns=arrival.received, rate=rate)))
         self._pass_on(chunk)

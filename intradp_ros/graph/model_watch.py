@@ -49,6 +49,43 @@ _VERSIONS = attrgetter('_version')
 _CODE = attrgetter('__code__', '__defaults__', '__kwdefaults__')
 
 
+class _Bits:
+    """Numbers and sums of the bits of tensors as they were, compared a piece at each call."""
+
+    def __init__(self, rows: list[torch.Tensor]) -> None:
+        samples, self._rows, spare = [], [], _WHOLE
+        for words in sorted(rows, key=len):
+            if len(words) <= spare:
+                spare -= len(words)
+                samples.append(words)
+            else:
+                samples += _sampled(words)
+                self._rows.append(_widened(words))
+        groups = [[w for w in samples if w.dtype == kind]
+                  for kind in (torch.int8, torch.int16, torch.int32, torch.int64)]
+        self._samples = [group for group in groups if group]
+        with torch.inference_mode():
+            self._sampled = [torch.cat(group) for group in self._samples]
+            self._sums = [_sums(w) for w in self._rows]
+        self._at = (0, 0)
+
+    def same(self) -> bool:
+        """Compare some numbers of each tensor, and the bits of the next piece of one."""
+        with torch.inference_mode():
+            for group, expected in zip(self._samples, self._sampled):
+                if not torch.equal(torch.cat(group), expected):
+                    return False
+            if not self._rows:
+                return True
+            row, piece = self._at
+            words, sums = self._rows[row], self._sums[row]
+            at = _SUMMED // words.itemsize
+            same = words[piece * at:(piece + 1) * at].sum(dtype=torch.int64).item() == sums[piece]
+            self._at = (row, piece + 1) if piece + 1 < len(sums) else (
+                (row + 1) % len(self._rows), 0)
+            return same
+
+
 class ModelWatch:
     """Keeps what a model held when it was made, and says whether it still does."""
 
@@ -64,7 +101,7 @@ class ModelWatch:
 
     def changed(self) -> str:
         """Return what is other than it was, or nothing; where it lies, if that is known."""
-        if self._same() and self._same_bits():
+        if self._same() and self._bits.same():
             self._reason = ''
             return ''
         if self._reason and time.monotonic() < self._rest_until:
@@ -116,24 +153,7 @@ class ModelWatch:
         self._versions = list(map(_VERSIONS, self._tensors))
         self._places = list(map(torch.Tensor.data_ptr, self._tensors))
         rows = [*map(_words, self._tensors), *map(_words_of_array, state.containers)]
-        self._look_at_bits([w for w in rows if w is not None])
-
-    def _look_at_bits(self, rows: list[torch.Tensor]) -> None:
-        samples, self._rows, spare = [], [], _WHOLE
-        for words in sorted(rows, key=len):
-            if len(words) <= spare:
-                spare -= len(words)
-                samples.append(words)
-            else:
-                samples += _sampled(words)
-                self._rows.append(_widened(words))
-        groups = [[w for w in samples if w.dtype == kind]
-                  for kind in (torch.int8, torch.int16, torch.int32, torch.int64)]
-        self._samples = [group for group in groups if group]
-        with torch.inference_mode():
-            self._sampled = [torch.cat(group) for group in self._samples]
-            self._sums = [_sums(w) for w in self._rows]
-        self._at = (0, 0)
+        self._bits = _Bits([w for w in rows if w is not None])
 
     def _same(self) -> bool:
         return (
@@ -153,22 +173,6 @@ class ModelWatch:
             return all(all(map(is_, get(space), items)) for space, get, items in self._names)
         except KeyError:
             return False
-
-    def _same_bits(self) -> bool:
-        """Compare some numbers of each tensor, and the bits of the next piece of one."""
-        with torch.inference_mode():
-            for group, expected in zip(self._samples, self._sampled):
-                if not torch.equal(torch.cat(group), expected):
-                    return False
-            if not self._rows:
-                return True
-            row, piece = self._at
-            words, sums = self._rows[row], self._sums[row]
-            at = _SUMMED // words.itemsize
-            same = words[piece * at:(piece + 1) * at].sum(dtype=torch.int64).item() == sums[piece]
-            self._at = (row, piece + 1) if piece + 1 < len(sums) else (
-                (row + 1) % len(self._rows), 0)
-            return same
 
 
 def _names(state: HeldState) -> list[tuple[dict[str, Any], Callable[[Any], Any], Any]]:

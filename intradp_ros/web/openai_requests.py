@@ -153,27 +153,53 @@ class _Structured(_Strict):
     json_: dict[str, Any] | StrictStr | None = Field(default=None, alias='json')
 
 
-class Body(BaseModel):
+class _Drawn(BaseModel):
+    """How the tokens of answers are drawn."""
+
+    temperature: Number | None = None
+    top_p: Number | None = None
+    top_k: StrictInt | None = None
+    min_p: Number | None = None
+    seed: StrictInt | None = None
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    repeat_penalty: Number | None = None
+    logit_bias: dict[str, Number] | None = None
+
+    def _samplings(self, count: int) -> list[Sampling]:
+        """Return how those of each answer are drawn; ValueError for what is not understood."""
+        seed = secrets.randbits(63) if self.seed is None else self.seed % (1 << 64)
+        if self.seed is not None and not -(1 << 63) <= self.seed < 1 << 64:
+            raise ValueError(f'seed {str(self.seed)[:40]} has more than 64 bits')
+        penalty = _one_of({'repetition_penalty': self.repetition_penalty,
+                           'repeat_penalty': self.repeat_penalty})
+        return [Sampling(
+            self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p,
+            (seed + number) % (1 << 64), self.min_p, penalty,
+            float(self.presence_penalty or 0), float(self.frequency_penalty or 0), self._biases())
+            for number in range(count)]
+
+    def _biases(self) -> tuple[tuple[int, float], ...]:
+        found = []
+        for token, bias in (self.logit_bias or {}).items():
+            if not token.isascii() or not token.isdigit() or len(token) > 10:
+                raise ValueError(f'logit_bias: {token[:40]!r} is not a number of a token')
+            found.append((int(token), float(bias)))
+        return tuple(found)
+
+
+class Body(_Drawn):
     """What both kinds of requests may have."""
 
     model_config = ConfigDict(extra='allow')
     model: StrictStr | None = None
     max_tokens: StrictInt | None = None
     n_predict: StrictInt | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
-    top_k: StrictInt | None = None
-    min_p: Number | None = None
-    seed: StrictInt | None = None
     stop: StrictStr | list[StrictStr] | None = None
     stop_token_ids: list[StrictInt] | None = None
     ignore_eos: StrictBool | None = None
     min_tokens: StrictInt | None = None
-    presence_penalty: Number | None = None
-    frequency_penalty: Number | None = None
-    repetition_penalty: Number | None = None
-    repeat_penalty: Number | None = None
-    logit_bias: dict[str, Number] | None = None
     skip_special_tokens: StrictBool | None = None
     n: StrictInt | None = None
     best_of: StrictInt | None = None
@@ -203,23 +229,14 @@ class Body(BaseModel):
             raise ValueError(f'n must be within 1..{MOST_ANSWERS}, got {count}')
         if self.best_of not in (None, count):
             raise ValueError('best_of is not supported, but as the same number as n')
-        seed = secrets.randbits(63) if self.seed is None else self.seed % (1 << 64)
-        if self.seed is not None and not -(1 << 63) <= self.seed < 1 << 64:
-            raise ValueError(f'seed {str(self.seed)[:40]} has more than 64 bits')
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        penalty = _one_of({'repetition_penalty': self.repetition_penalty,
-                           'repeat_penalty': self.repeat_penalty})
         return [TextRequest(
-            prompt, most, Sampling(
-                self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p,
-                (seed + number) % (1 << 64), self.min_p,
-                penalty, float(self.presence_penalty or 0), float(self.frequency_penalty or 0),
-                self._biases()),
-            stop, self._schema(), math.inf if self.deadline is None else float(self.deadline),
+            prompt, most, sampling, stop, self._schema(),
+            math.inf if self.deadline is None else float(self.deadline),
             -(self.priority or 0), client, self.min_tokens, bool(self.ignore_eos),
             tuple(self.stop_token_ids or ()),
             skip_special_tokens=self.skip_special_tokens is not False, **more)
-            for number in range(count)]
+            for sampling in self._samplings(count)]
 
     def most(self, **named: int | None) -> int | None:
         """Return the limit of tokens that is given; ValueError names one that is none."""
@@ -238,14 +255,6 @@ class Body(BaseModel):
             self.stream_options.check('stream_options')
             if not self.stream:
                 raise ValueError('stream_options needs stream')
-
-    def _biases(self) -> tuple[tuple[int, float], ...]:
-        found = []
-        for token, bias in (self.logit_bias or {}).items():
-            if not token.isascii() or not token.isdigit() or len(token) > 10:
-                raise ValueError(f'logit_bias: {token[:40]!r} is not a number of a token')
-            found.append((int(token), float(bias)))
-        return tuple(found)
 
     def _schema(self) -> str:
         """Return the schema that the answer meets, from the one field that says so."""

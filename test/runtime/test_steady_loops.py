@@ -27,7 +27,8 @@ from intradp_ros.core.steady import Steady
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
-from intradp_ros.runtime.member.fleet_member import Condition, FleetMember
+from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.member.heartbeats import Condition
 from intradp_ros.runtime.member.planner import PlannerOf
 from intradp_ros.runtime.member.role import Role
 from intradp_ros.runtime.models.model import share_module, SharedModel

@@ -32,7 +32,8 @@ from intradp_ros.nodes.fleet.systems import (
 )
 from intradp_ros.profiling.kept_memory import KeptMemory
 from intradp_ros.profiling.machine import prepare_process, settle_process
-from intradp_ros.runtime.member.fleet_member import Condition, FleetMember
+from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.member.heartbeats import Condition
 
 if TYPE_CHECKING:
     from intradp_ros.runtime.models.model import SharedModel

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-import secrets
 import threading
 import time
 
@@ -33,6 +32,7 @@ from intradp_ros.cluster.plan_id import NO_PLAN, PlanId
 from intradp_ros.cluster.terms import TermLimit
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.member.fleet_control import FleetMessage, from_control, to_control
+from intradp_ros.runtime.member.heartbeats import Beats
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Plan
 from intradp_ros.runtime.requests.worker_thread import Worker
@@ -46,7 +46,6 @@ Log = Callable[[str], None]
 LOOK = 1.0
 #: Devices that are taken into the list of a fleet; more come only of strangers.
 MAX_DEVICES = 64
-_INCARNATION_BITS = 62
 
 
 class FleetCoordinator:
@@ -67,21 +66,18 @@ class FleetCoordinator:
         self.gathering = gathering
         self.rejections = Rejections()
         self._changed = changed
-        self._incarnation = secrets.randbits(_INCARNATION_BITS)
-        self._state = Coordinator(Election(channel.name, priority, self._incarnation),
+        self._beats = Beats()
+        self._state = Coordinator(Election(channel.name, priority, self._beats.incarnation),
                                   candidates or {})
-        self._devices: dict[str, None] = {}
-        self._named: set[str] = set()
+        self._devices: dict[str, bool] = {}  # whether they were named, or only heard
         self._problem = ''
-        self._began = self._beaten = time.monotonic()
+        self._began = self._looked = time.monotonic()
         self._terms = TermLimit(self._began)
-        self._beats = 0
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._steady = Steady('a coordinator', log)
         self._planner: Worker[WantPlan] = Worker(self._plan, self._failed, 1, 'planner')
         self._adapter: Worker[Tick] = Worker(self._look, self._failed, 1, 'adapter')
-        self._looked = time.monotonic()
         channel.open(self._state.candidates, stay=True)
         channel.listen(self.handle)
         self._thread = threading.Thread(target=self._run, name='coordinator', daemon=True)
@@ -89,11 +85,10 @@ class FleetCoordinator:
 
     def expect(self, names: Iterable[str]) -> None:
         """Hear devices of these names from now on; they are missed until they come."""
-        names = [name for name in names if name not in self._named]
+        names = [name for name in names if not self._devices.get(name)]
         self.channel.open(names, stay=True)
         with self._lock:
-            self._named.update(names)
-            self._devices.update(dict.fromkeys(names))
+            self._devices.update(dict.fromkeys(names, True))
 
     def invite(self, name: str) -> None:
         """
@@ -105,19 +100,19 @@ class FleetCoordinator:
             return
         with self._lock:
             if len(self._devices) >= MAX_DEVICES:
-                unheard = [n for n in self._devices if n not in self._named
+                unheard = [n for n, named in self._devices.items() if not named
                            and n not in self._state.membership.alive]
                 if not unheard:
                     raise ValueError(f'device {name} is one too many, {MAX_DEVICES} are known')
                 del self._devices[unheard[0]]
-            self._devices[name] = None
+            self._devices[name] = False
         self.channel.open((name,))
 
     @property
     def expected(self) -> tuple[str, ...]:
         """The devices that were named, and others that were heard."""
-        return tuple(name for name in self._devices
-                     if name in self._named or name in self._state.membership.members)
+        return tuple(name for name, named in self._devices.items()
+                     if named or name in self._state.membership.members)
 
     @property
     def refused(self) -> int:
@@ -206,11 +201,11 @@ class FleetCoordinator:
             if (now := time.monotonic()) - self._looked >= LOOK and self.leads:
                 self._looked = now
                 self._adapter.put(Tick())
-            if now - self._beaten >= self.times.members.heartbeat:
-                self._beaten, self._beats = now, self._beats + 1
+            if now - self._beats.last >= self.times.members.heartbeat:
+                beat = Heartbeat(self.channel.name, self._beats.incarnation,
+                                 self._beats.beat(now), term=self._state.election.term)
                 for name in self._state.candidates:
-                    self._send(name, Heartbeat(self.channel.name, self._incarnation, self._beats,
-                                               term=self._state.election.term))
+                    self._send(name, beat)
 
     def _happen(self, event: Event) -> None:
         """Take a step, and do what it says."""
@@ -265,7 +260,8 @@ class FleetCoordinator:
     def _plan(self, wanted: WantPlan) -> None:
         """Make a plan, on a thread of its own: it may take seconds."""
         alive = wanted.alive.intersection(self._devices)
-        missing = self._named - wanted.alive - self._state.refusals.keys() \
+        named = {name for name, one in self._devices.items() if one}
+        missing = named - wanted.alive - self._state.refusals.keys() \
             - self._state.membership.of(Liveness.GONE)
         waits = self.plan is None and bool(missing) \
             and time.monotonic() - self._began < self.gathering

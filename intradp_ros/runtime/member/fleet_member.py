@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 import math
-import secrets
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -25,7 +24,6 @@ from intradp_ros.cluster.fleet_messages import (
     Claim,
     Commit,
     Goodbye,
-    Heartbeat,
     LinkMeasurement,
     Prepare,
 )
@@ -39,7 +37,8 @@ from intradp_ros.runtime.member.fleet_control import (
     plan_id,
     to_control,
 )
-from intradp_ros.runtime.member.role import Computes, Lacking, Plan, Role, RoleMaker
+from intradp_ros.runtime.member.heartbeats import Condition, Vitals
+from intradp_ros.runtime.member.role import Lacking, Plan, Role, RoleMaker
 from intradp_ros.runtime.requests.worker_thread import Worker
 from intradp_ros.runtime.transport.peer_channel import PeerChannel
 from intradp_ros.runtime.weights.exchange import WeightExchange, WeightPolicy
@@ -61,20 +60,6 @@ HEARTBEAT = 0.2
 _NEW_RATE = 1.0
 #: Times that a plan may lack something after all was fetched that it lacked before.
 _MAX_FETCHES = 16
-_INCARNATION_BITS = 62
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """
-    How a machine is: bytes of memory that plans may use, the battery's share (or None), and speed.
-
-    The speed is that by which plans are made, 0 where nothing is said.
-    """
-
-    free_memory: float = 0.0
-    battery: float | None = None
-    speed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +104,8 @@ class FleetMember:
         self._known: dict[PlanId, _Known] = {}
         self._fetching = _Fetching(NO_PLAN)
         self._oldest = NO_PLAN  # nothing of plans before it is in flight, as a role says
-        self._condition = condition
-        self._incarnation, self._beats = secrets.randbits(_INCARNATION_BITS), 0
-        self._looked, self._computed = time.monotonic(), 0.0
-        self._terms = TermLimit(self._looked)
+        self._vitals = Vitals(condition)
+        self._terms = TermLimit(time.monotonic())
         self._trouble = ''
         self._lock = threading.RLock()  # orders of several coordinators come on several threads
         self.roles: Mapping[str, Role] = {role.format: role for role in (
@@ -131,7 +114,7 @@ class FleetMember:
         self._plans: Worker[Load] = Worker(self._load, self._plan_failed, MAX_OFFERS,
                                            f'plans-{channel.name}')
         self._stop = threading.Event()
-        self._heart, self._last = Steady('a heartbeat', log), Condition()
+        self._heart = Steady('a heartbeat', log)
         self._beating = threading.Thread(target=self._beat_on, args=(heartbeat,),
                                          name=f'heartbeat-{channel.name}', daemon=True)
         channel.open(self.coordinators, stay=True)
@@ -366,32 +349,11 @@ class FleetMember:
 
     def _beat_on(self, heartbeat: float) -> None:
         while not self._stop.is_set():
-            self._heart.do(lambda: self._say(self._heartbeat()), None)
+            self._heart.do(lambda: self._say(self._vitals.heartbeat(
+                self.name, self._holder, tuple(self.roles.values()), self._links, self._heart)),
+                None)
             self._heart.do(self._drain, None)
             self._stop.wait(heartbeat)
-
-    def _heartbeat(self) -> Heartbeat:
-        """Say that this device is there, with what can be known of it just now."""
-        self._beats += 1
-        known, roles = self._heart.do, tuple(self.roles.values())
-        now = time.monotonic()
-        computed = sum(known(role.busy, 0.0) for role in roles)
-        load = (computed - self._computed) / max(1e-9, now - self._looked)
-        self._looked, self._computed = now, computed
-        held = self._holder
-        condition = self._last = known(self._condition, self._last)
-        none: Mapping[str, tuple[int, ...]] = {}
-        nothing: tuple[float, ...] = ()
-        latencies = [seconds for role in roles for seconds in known(role.latencies, nothing)]
-        computes = [known(role.computes, Computes()) for role in roles]
-        tags = {name: found[-1] for role in roles
-                for name, found in known(role.state.tags, none).items()}
-        return Heartbeat(
-            self.name, self._incarnation, self._beats, min(1.0, max(0.0, load)),
-            condition.free_memory or max((each.memory for each in computes), default=0.0),
-            condition.battery, known(self._links, {}), held.term, held.committed,
-            frozenset(held.held), tuple(latencies), tags, condition.speed,
-            next((each.arithmetic for each in computes if each.arithmetic), ''))
 
     def _links(self) -> dict[str, LinkMeasurement]:
         """Return what was measured lately of the ways to the devices of the plan in use."""

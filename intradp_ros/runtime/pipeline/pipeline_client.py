@@ -55,6 +55,15 @@ class _PendingRequest:
     answer: FleetResult | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """The plan in use, its programs, and how many inferences may be in flight."""
+
+    id: PlanId  # noqa: A003
+    programs: StagePrograms | None
+    inflight: int
+
+
 @dataclass
 class _Peer:
     """What is known of a device of the plan: when it was last heard (s), and what it holds."""
@@ -83,10 +92,8 @@ class PipelineClient:
         self.patience = patience
         self._answered, self._release, self._wanted = answered, release, inflight
         self._queue = RequestQueue(1 << 16, waiting)
-        self._inflight = max(1, inflight)
         self._flights: dict[int, _PendingRequest] = {}
-        self._plan = NO_PLAN
-        self._programs: StagePrograms | None = None
+        self._used = _Used(NO_PLAN, None, max(1, inflight))
         self._next: tuple[int, PlanId] | None = None  # a plan that is used from a number on
         self._peers: dict[str, _Peer] = {}
         self._trusted = True
@@ -102,14 +109,14 @@ class PipelineClient:
     @property
     def plan(self) -> PlanId:
         """The plan that inferences go by now."""
-        return self._plan
+        return self._used.id
 
     @property
     def oldest(self) -> PlanId:
         """The oldest plan that an inference in flight goes by, else the one in use."""
         with self._lock:
             return min((f.plan for f in self._flights.values() if f.plan != NO_PLAN),
-                       default=self._plan)
+                       default=self._used.id)
 
     def counts(self) -> Mapping[str, int]:
         """Return how many requests are in each state."""
@@ -124,11 +131,11 @@ class PipelineClient:
     def unavailable_reason(self) -> str:
         """Return why no route can be used now; '' if one can."""
         with self._lock:
-            if self._programs is None:
+            if self._used.programs is None:
                 return 'no plan is in use'
             now = time.monotonic()
-            found = [self._route_unavailable_reason(route, self._plan, now)
-                     for route in self._programs.routes]
+            found = [self._route_unavailable_reason(route, self._used.id, now)
+                     for route in self._used.programs.routes]
             return '' if '' in found else found[0]
 
     def ask(self, inputs: Sequence[torch.Tensor], *, stamp: Stamp = Stamp(),
@@ -165,14 +172,14 @@ class PipelineClient:
         with self._lock:
             self._turn()  # to one that waits for its boundary still
             self._next = boundary, id_
-            if self._programs is None or boundary <= self._begun + 1:
+            if self._used.programs is None or boundary <= self._begun + 1:
                 self._turn()
             self._go_on()
 
     def keep(self, ids: Collection[PlanId]) -> None:
         """Learn which plans are held still."""
         with self._lock:
-            if self._plan not in ids:
+            if self._used.id not in ids:
                 self._turn()
 
     def _turn(self) -> None:
@@ -180,8 +187,8 @@ class PipelineClient:
         if self._next:
             (_, id_), self._next = self._next, None
             programs, now = self.worker.programs(id_), time.monotonic()
-            last, self._plan, self._programs = self._plan, id_, programs
-            self._inflight = self._wanted or 2 * len(programs.plan.stages) + 1
+            last = self._used.id
+            self._used = _Used(id_, programs, self._wanted or 2 * len(programs.plan.stages) + 1)
             self._trusted = True
             for name in programs.plan.devices:
                 if name != self.channel.name:
@@ -246,16 +253,16 @@ class PipelineClient:
         alone = sum(f.plan == NO_PLAN or bool(f.given_up) for f in flying)
         if self._usable() is None:
             return alone < 1
-        limit = self._inflight if self._trusted else 1
+        limit = self._used.inflight if self._trusted else 1
         return len(flying) - alone < limit or (not self._trusted and alone < 1)
 
     def _usable(self, preferred: int = 0) -> int | None:
         """Return a route whose devices are heard and hold the plan, the preferred one first."""
-        if self._programs is None:
+        if self._used.programs is None:
             return None
-        now, routes = time.monotonic(), self._programs.routes
+        now, routes = time.monotonic(), self._used.programs.routes
         return next((k for k in (preferred, *range(len(routes)))
-                     if not self._route_unavailable_reason(routes[k], self._plan, now)), None)
+                     if not self._route_unavailable_reason(routes[k], self._used.id, now)), None)
 
     def _route_unavailable_reason(self, route: Route, plan: PlanId, now: float) -> str:
         for name, program in route.schedule.programs.items():
@@ -279,13 +286,13 @@ class PipelineClient:
             self._turn()
         tries = sum(f.plan != NO_PLAN and f.request.state is State.INFLIGHT and not f.given_up
                     for f in self._flights.values())
-        route = self._usable(self._programs.route_of(number)) if self._programs else None
-        if self._programs is None or route is None or (not self._trusted and tries):
+        route = self._usable(self._used.programs.route_of(number)) if self._used.programs else None
+        if self._used.programs is None or route is None or (not self._trusted and tries):
             flight.given_up = self.unavailable_reason() or 'the pipeline failed lately'
             self.worker.executor.call(partial(self._alone, flight, None))
             return
-        flight.plan, flight.route = self._plan, self._programs.routes[route]
-        self.worker.begin(self._plan, number, flight.inputs, partial(self._finished, flight),
+        flight.plan, flight.route = self._used.id, self._used.programs.routes[route]
+        self.worker.begin(self._used.id, number, flight.inputs, partial(self._finished, flight),
                           route=route, stamp=flight.stamp)
 
     def _finished(self, flight: _PendingRequest, run: ProgramRun, outputs: Outputs | None,
@@ -391,7 +398,7 @@ class PipelineClient:
         self._steady.do(partial(self._release, oldest), None)
         body = {'oldest': list(oldest)}
         for name in tuple(self._peers):
-            self._send(name, Control(ControlKind.PING, *self._plan, 0, body))
+            self._send(name, Control(ControlKind.PING, *self._used.id, 0, body))
 
     def _look(self, now: float) -> None:
         """Give up what is late, or goes through a device that is silent."""

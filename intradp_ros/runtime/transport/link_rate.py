@@ -31,7 +31,7 @@ class LinkRate:
     """
 
     def __init__(self, channel: Channel, predictor: RatePredictor) -> None:
-        self._predictor = predictor
+        self.predictor = predictor
         self._channel = channel
         self._past = LinkPast()
         self._reported = float('-inf')
@@ -60,9 +60,9 @@ class LinkRate:
                     rate = rate_of_both(up, down, *self._crossed)
                 else:
                     rate = up if up_age < down_age else down
-                self._predictor.update(rate, measured)
+                self.predictor.update(rate, measured)
                 self._past.update(rate, measured)
-            return self._predictor.predict(now)
+            return self.predictor.predict(now)
 
     def outlook(self, seconds: float, expected: float) -> Outlook | None:
         """Return how likely which rates up are in the next seconds; None if nothing is known."""

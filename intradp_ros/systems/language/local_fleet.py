@@ -16,7 +16,8 @@ from torch import Tensor
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
-from intradp_ros.runtime.member.fleet_member import Condition, FleetMember
+from intradp_ros.runtime.member.fleet_member import FleetMember
+from intradp_ros.runtime.member.heartbeats import Condition
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host
 from intradp_ros.runtime.requests.admission import Fate

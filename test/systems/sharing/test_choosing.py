@@ -31,7 +31,7 @@ def test_the_schedule_follows_the_rate_with_hysteresis() -> None:
         replace(e, mbps=mbps, low=low, high=high) for mbps, low, high in halves
         for e in book.entries))
     with sharing_pair(model, book) as pair:
-        predictor = pair.robot.predictor
+        predictor = pair.robot.link.predictor
         assert isinstance(predictor, FixedRate)
         used = []
         for mbps in (20, 31, 30 * HYSTERESIS + 1, 29, 30 / HYSTERESIS - 1):

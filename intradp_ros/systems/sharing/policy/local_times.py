@@ -8,6 +8,7 @@ from collections import deque
 from statistics import median
 
 from intradp_ros.systems.sharing.book.book import Entry, ScheduleBook
+from intradp_ros.systems.sharing.book.program_cache import Compiled
 from intradp_ros.systems.sharing.partition.partition import local
 from intradp_ros.systems.sharing.strategies import LOCAL
 
@@ -20,12 +21,12 @@ class LocalTimes:
     """
     Seconds of an inference alone.
 
-    `profiled` is what the operators of the model, `operators` of them, should
-    take by the robot's profile; 0 without one.
+    `compiled` is the program of all operators of the model, `operators` of them; its seconds are
+    what they should take by the robot's profile, 0 without one.
     """
 
-    def __init__(self, profiled: float, operators: int) -> None:
-        self._profiled, self._operators = profiled, operators
+    def __init__(self, compiled: Compiled, operators: int) -> None:
+        self.compiled, self._operators = compiled, operators
         self._took: deque[float] = deque(maxlen=_REMEMBERED)
 
     def took(self, seconds: float) -> None:
@@ -35,7 +36,7 @@ class LocalTimes:
     @property
     def measured(self) -> float:
         """Seconds by own measurements only; 0 if there are none yet."""
-        return max(self._profiled, median(self._took) if self._took else 0.0)
+        return max(self.compiled.seconds, median(self._took) if self._took else 0.0)
 
     @staticmethod
     def local_entry(book: ScheduleBook | None) -> Entry | None:

@@ -48,6 +48,18 @@ class State(Enum):
     REFUSED = 'refused by the server'
 
 
+class _Asking:
+    """When the server is asked next, by a thread that waits for it until it is `stopped`."""
+
+    def __init__(self) -> None:
+        self.at, self.stopped, self.wake = float('-inf'), False, threading.Event()
+
+    def soon(self) -> None:
+        """Ask at once."""
+        self.at = float('-inf')
+        self.wake.set()
+
+
 class Connection:
     """
     Keeps a session with the server alive from a thread of its own.
@@ -76,11 +88,10 @@ class Connection:
         self.versions = BookVersions()
         self.newest = 0
         self.encodings: frozenset[str] = frozenset()
-        self._ask_at = self._complained = float('-inf')
+        self._complained = float('-inf')
+        self._asking = _Asking()
         self._pause, self._probe = SharingPause(), Probe()
         self._hearing = Hearing(time.monotonic(), ASLEEP, SILENCE)
-        self._stopped = False
-        self._wake = threading.Event()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._keep, name='connection', daemon=True)
 
@@ -90,8 +101,8 @@ class Connection:
 
     def close(self) -> None:
         """Say good-bye and stop."""
-        self._stopped = True
-        self._wake.set()
+        self._asking.stopped = True
+        self._asking.wake.set()
         if self.followed.number:
             self.channel.send(Control(ControlKind.BYE, self.session, self.epoch, 0, {},
                                       self.followed.number))
@@ -108,7 +119,7 @@ class Connection:
             raise ValueError(f'the book is for model {book.digest}, '
                              f'this robot has {self.model.digest}')
         if self.versions.add(book, fingerprint):
-            self._ask_soon()
+            self._asking.soon()
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait until inferences can be shared by the newest book; return whether they can."""
@@ -147,7 +158,7 @@ class Connection:
             raise MalformedFrameError(f'a {frame.kind.name} of no server', 'server')
         if self.followed.heard(server, now):
             self._inform_servers(now)
-            self._ask_soon()
+            self._asking.soon()
         if self.followed.number and self.followed.replaced(server, now):
             self._left()
         return self.followed.number in (0, server)
@@ -158,7 +169,7 @@ class Connection:
             self.log(f'session {self.session:#x}: the server was restarted')
         self.followed.follow(0)
         self._enter(State.ALONE)
-        self._ask_soon()
+        self._asking.soon()
 
     def _inform_servers(self, now: float) -> None:
         there = self.followed.there(now)
@@ -237,7 +248,7 @@ class Connection:
             return
         until = 'until the server answers' if returns else f'for {pause:.1f} s'
         self.log(f'sharing paused {until}: {reason}')
-        self._ask_at = self._pause.until
+        self._asking.at = self._pause.until
         self._enter(State.ALONE)
 
     def succeeded(self) -> None:
@@ -260,16 +271,12 @@ class Connection:
         self.encodings = common_encodings(body.get('encodings'))
         kept = self.versions.resume(validated_digests(body.get('books')))
         self._enter(State.READY if kept else State.GREETED)
-        self._ask_soon()
+        self._asking.soon()
 
     @property
     def _greeted(self) -> bool:
         """Whether the server has agreed to the session."""
         return self.state in (State.GREETED, State.READY)
-
-    def _ask_soon(self) -> None:
-        self._ask_at = float('-inf')
-        self._wake.set()
 
     def _refused(self, frame: Control) -> None:
         now, reason = time.monotonic(), quoted(frame.body.get('reason', ''))
@@ -282,7 +289,7 @@ class Connection:
         if not frame.body.get('book'):
             self._enter(State.REFUSED)
         elif self._greeted and frame.epoch == self.epoch:  # rather wait for another one
-            self._ask_at = now + LONGEST_PAUSE
+            self._asking.at = now + LONGEST_PAUSE
 
     def _pong(self, frame: Control) -> None:
         sent, server = frame.body.get('robot'), frame.body.get('server')
@@ -292,35 +299,35 @@ class Connection:
             if self.delay_watch:
                 self.delay_watch.answered(round_trip)
         if self.state is State.ALONE and self._pause.answered(self._hearing.broken):
-            self._ask_soon()
+            self._asking.soon()
         if not self.followed.knows_us(frame.body.get('known') is True or not self._greeted,
                                       time.monotonic()):
             self.lost('the server no longer knows this session')
 
     def _keep(self) -> None:
         pinged, steady = float('-inf'), Steady(f'session {self.session:#x}', self.log)
-        while not self._stopped:
+        while not self._asking.stopped:
             now = time.monotonic()
             steady.do(partial(self._hearing.awake, now), None)
             if now - pinged >= HEARTBEAT:
                 pinged = now
                 steady.do(partial(self._ping, now), None)
             steady.do(partial(self._tend, now), None)
-            self._wake.wait(max(0.0, pinged + HEARTBEAT - time.monotonic()))
-            self._wake.clear()
+            self._asking.wake.wait(max(0.0, pinged + HEARTBEAT - time.monotonic()))
+            self._asking.wake.clear()
 
     def _ping(self, now: float) -> None:
         """Ask the one that has the server's name."""
         self.channel.send(Control(ControlKind.PING, self.session, self.epoch, 0, {'robot': now}))
 
     def _tend(self, now: float) -> None:
-        if now >= self._ask_at:
+        if now >= self._asking.at:
             self._ask(now)
         if self.state is State.READY:
             self._probe_if_stale(now)
 
     def _ask(self, now: float) -> None:
-        self._ask_at = now + RETRY
+        self._asking.at = now + RETRY
         if self.state in (State.ALONE, State.REFUSED):
             for server in self.followed.asked(now):
                 self._greet(server)

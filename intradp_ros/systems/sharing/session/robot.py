@@ -92,7 +92,8 @@ class RobotClient:
                  lossy: str = '', watch: DriftWatch | None = None,
                  delay_watch: DelayWatch | None = None,
                  experience: LatencyCalibration | None = None, stream: int = 0) -> None:
-        self.model, self.channel, self.predictor, self.log = model, channel, predictor, log
+        self.model, self.channel, self.log = model, channel, log
+        self.link = LinkRate(channel, predictor)
         self.patience, self.power, self.lossy = patience, power, lossy
         self.choice = ScheduleChoice(experience)
         self.rejections = Rejections()
@@ -100,13 +101,10 @@ class RobotClient:
         self.cache = ProgramCache(model, ROBOT, watch)
         self.connection = Connection(model, channel, log, delay_watch, stream)
         self.sent, self.received = Traffic(), Traffic()
-        self._ratios: dict[tuple[int, str], float] = {}
-        self._link = LinkRate(channel, predictor)
-        self._executor = SerialExecutor('robot-executor')
+        self._sending = SendContext(channel, 0, SerialExecutor('robot-executor'), self.sent)
         self._current = AnswerIntake()
         operators = len(model.split.operators)
-        self._local = self.cache.get(local(operators))
-        self._own = LocalTimes(self._local.seconds, operators)
+        self._own = LocalTimes(self.cache.get(local(operators)), operators)
         graph = model.split.graph
         self._wanted = _kinds([graph.values[v] for v in graph.inputs])
         self._concurrency = ALONE
@@ -118,7 +116,7 @@ class RobotClient:
     def close(self) -> None:
         """End the session."""
         self.connection.close()
-        self._executor.close()
+        self._sending.executor.close()
         self.channel.close()
         if self.meter:
             self.meter.close()
@@ -145,7 +143,7 @@ class RobotClient:
     @property
     def predicted_rate(self) -> float:
         """Bytes per second that the link is expected to carry up now; 0 if unknown."""
-        return self._link.predicted(self._down_ratio)
+        return self.link.predicted(self._down_ratio)
 
     @property
     def _down_ratio(self) -> float:
@@ -244,19 +242,19 @@ class RobotClient:
         if strategy == LOCAL or agreement is None:
             return None
         report = self.channel.report()
-        rate = self._link.predicted(self._down_ratio, report)
+        rate = self.link.predicted(self._down_ratio, report)
         delays = report.round_trip, self.channel.chunk_bytes / max(rate, 1.0)
         if rate <= 0 or self._away(delays):
             return None
         own, patience = self.own_seconds, self.patience
         ahead = Forecast(
-            lambda seconds: self._link.outlook(seconds, rate),
+            lambda seconds: self.link.outlook(seconds, rate),
             lambda predicted: patience.lateness(clamped_prediction(predicted, own, faster=True),
                                                 own).ran)
         if strategy == SHARED and OFFLOAD in agreement.book.strategies and self._silent(delays):
             strategy = OFFLOAD  # so that the robot computes all of it in one piece meanwhile
         return select(self.choice, self.cache, agreement, strategy, Conditions(
-            rate, self.predictor.spread, ahead, self.connection.clock.load,
+            rate, self.link.predictor.spread, ahead, self.connection.clock.load,
             self._concurrency.inflight))
 
     def _silent(self, delays: tuple[float, float]) -> bool:
@@ -285,9 +283,9 @@ class RobotClient:
 
     def _infer_alone(self, inputs: Sequence[torch.Tensor], reason: str = '') -> Outcome:
         recorder, start = Recorder(ROBOT), time.monotonic()
-        execution = Execution(self._local.program, recorder, turns=self._concurrency.turns)
+        execution = Execution(self._own.compiled.program, recorder, turns=self._concurrency.turns)
         values = execution.run(dict(zip(self.model.split.graph.inputs, inputs)))
-        self.cache.ran(self._local, recorder.events)
+        self.cache.ran(self._own.compiled, recorder.events)
         self._note_speed(ROBOT, self._own.entry(self.connection.book), recorder.events)
         self._own.took(time.monotonic() - start - total(recorder.events, ROBOT, 'wait'))
         return self._outcome(values, InferenceRecord(self._current.newest, self._alone(),
@@ -335,9 +333,9 @@ class RobotClient:
         return run.finish(inputs, self.model.parameters)
 
     def _way(self) -> SendContext:
-        return SendContext(self.channel, self.connection.session, self._executor, self.sent,
-                           self.connection.encodings, self.connection.followed.number,
-                           self._ratios)
+        return replace(self._sending, session=self.connection.session, traffic=self.sent,
+                       encodings=self.connection.encodings,
+                       server=self.connection.followed.number)
 
     def _cancel(self) -> None:
         self._current.drop(given_up=True)
@@ -368,7 +366,7 @@ class RobotClient:
                 ended.crossed is None or load <= MAX_LEARNING_LOAD):
             self.choice.note(selection.entry, ended.took)
         if ended.crossed:
-            self._link.crossed(*ended.crossed, self._down_ratio)
+            self.link.crossed(*ended.crossed, self._down_ratio)
         drawn = self.meter.drawn(ended.start, ended.stop) if self.meter else None
         stats = ended.stats(self.power, self._down_ratio, expected=expected,
                             alone=self._expected_alone(), drawn=drawn)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 import json
 import math
@@ -88,6 +88,36 @@ class _Child:
     ended: bool = False
 
 
+@dataclass
+class _Rest:
+    """How long a worker rests after it died: `deaths` in a row, the last at a time."""
+
+    deaths: int = 0
+    died: float = 0.0
+
+    def over(self, now: float) -> bool:
+        """Return whether it has rested."""
+        return now - self.died >= min(LONGEST_REST, FIRST_REST * 2.0 ** min(self.deaths, 16))
+
+
+@dataclass
+class _Silence:
+    """
+    Since when nobody takes the worker's reports, and whether it `left` its plan for that.
+
+    It leaves after `alone` seconds, and ends after `orphaned`.
+    """
+
+    alone: float
+    orphaned: float
+    since: float = field(default_factory=time.monotonic)
+    left: bool = False
+
+    def end(self) -> None:
+        """Begin to count anew."""
+        self.since, self.left = time.monotonic(), False
+
+
 class TrainingRole(Role):
     """
     Takes part in the training of `tasks`, by their names here; nothing else is ever loaded.
@@ -104,14 +134,13 @@ class TrainingRole(Role):
                  alone: float = ALONE, orphaned: float = ORPHANED) -> None:
         self.state = State()
         self._host, self._tasks, self._start, self._given = host, tuple(tasks), start, address
-        self._alone, self._orphaned = alone, orphaned
+        self._silence, self._rest = _Silence(alone, orphaned), _Rest()
         self._plans: dict[PlanId, TrainingSession] = {}
         self._used = NO_PLAN
         self._way: LineWay | None = None
         self._child: _Child | None = None
-        self._count, self._deaths, self._died = 0, 0, 0.0
-        self._seconds, self._taken = 0.0, time.monotonic()
-        self._left, self._shown, self._again = False, '', math.inf
+        self._count, self._seconds = 0, 0.0
+        self._shown, self._again = '', math.inf
         self._over: set[int] = set()
         self._said: dict[str, str] = {}
         self._changed = threading.Condition(threading.RLock())
@@ -187,7 +216,7 @@ class TrainingRole(Role):
             raise MalformedFrameError(f'{peer} gives no orders in this session', 'peer')
         way = self._way
         if way is not None and (way.number, way.peer) == (stream, peer):
-            self._taken, self._left = time.monotonic(), False
+            self._silence.end()
             way.take(frame)
 
     def busy(self) -> float:
@@ -271,7 +300,7 @@ class TrainingRole(Role):
             if self._way is None or self._way.number != seat:
                 self._way = LineWay(self._host.channel, session.coordinator, seat,
                                     lambda: self._used, self._take_lines)
-                self._taken, self._left = time.monotonic(), False
+                self._silence.end()
                 if self._child is not None:
                     self._child.attends = False
                 self._greet()
@@ -318,7 +347,7 @@ class TrainingRole(Role):
         if report is None:
             with self._changed:
                 child.ended = True
-                self._died = time.monotonic()
+                self._rest.died = time.monotonic()
                 self._changed.notify_all()
             self._say('end', 'the worker of a training ended'
                       + (f': {child.why}; it is tried again and again' if child.why else ''))
@@ -340,9 +369,9 @@ class TrainingRole(Role):
             return
         elif kind == 'joined':
             child.attends = way is not None and report['seat'] == way.number
-            self._taken = time.monotonic()  # nothing was said before
+            self._silence.since = time.monotonic()  # nothing was said before
         elif kind == 'round':
-            self._deaths = 0
+            self._rest.deaths = 0
             self._said.clear()
             self._seconds += report['seconds']
         elif kind == 'replicated':
@@ -364,20 +393,20 @@ class TrainingRole(Role):
             self._greet()
         session = self._plans.get(self._used)
         if child.ended:
-            rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._deaths, 16))
             if session and session.training == child.session.training and \
-                    session.training not in self._over and now - self._died >= rest:
-                self._deaths, self._died = self._deaths + 1, now
+                    session.training not in self._over and self._rest.over(now):
+                self._rest = _Rest(self._rest.deaths + 1, now)
                 address = self._address(session)
                 with self._changed:
                     self._begin(session, address)
             return
-        silent = now - self._taken
-        if silent > self._alone and child.attends and not self._left:
-            self._left = True
+        silence = self._silence
+        silent = now - silence.since
+        if silent > silence.alone and child.attends and not silence.left:
+            silence.left = True
             self._say('alone', 'nobody takes the reports of the worker: it waits')
             child.link.send({'order': 'stop'})
-        if silent > self._orphaned and child.ready and not self._asked_of(child):
+        if silent > silence.orphaned and child.ready and not self._asked_of(child):
             with self._changed:
                 self._end()
             self._show(None)
