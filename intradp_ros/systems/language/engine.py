@@ -135,6 +135,15 @@ class _Program:
     base: int = -1
 
 
+@dataclass(slots=True)
+class _Round:
+    """The round at hand: its number, its lanes, and those of the one before, which end in it."""
+
+    number: int = 0
+    lanes: int = 0
+    ended: int = 0
+
+
 class StageEngine:
     """
     Runs the part of one device in plans for one model; `asks` is set on the head.
@@ -152,7 +161,7 @@ class StageEngine:
         self._held: dict[PlanId, _Held] = {}
         self._wanted: PlanId | None = None
         self._program: _Program | None = None
-        self._round = self._ended = self._lanes = 0
+        self._round = _Round()
         self._lane_runs: dict[int, LaneRun] = {}
         self._hidden: dict[int, Tensor] = {}
         self._waits: dict[int, tuple[float, ...]] = {}
@@ -272,10 +281,10 @@ class StageEngine:
         assert program is not None
         if self.asks:
             step = self.asks.resume(held.plan) if kept else self.asks.restart(held.plan)
-            self._round += 1
-            self._ended = 0
+            self._round.number += 1
+            self._round.ended = 0
             if not kept:
-                program.base = self._round
+                program.base = self._round.number
             held.base = program.base
             program = self._at(program, step)
         while True:
@@ -360,20 +369,20 @@ class StageEngine:
 
     def _one_round(self, program: _Program) -> _Program:
         """Compute a round; return the program for the next one."""
-        self._lane = None
+        self._lane, now = None, self._round
         if self.asks:
-            self._lanes = self.asks.begin(self._ended)
-            if not self._lanes and not self._ended:
-                self._check(program, self._round)
+            now.lanes = self.asks.begin(now.ended)
+            if not now.lanes and not now.ended:
+                self._check(program, now.number)
                 return self._at(program, self.asks.step())
         else:
-            self._round, self._lanes, step = self._next(program)
+            now.number, now.lanes, step = self._next(program)
             program = self._at(program, step)
         for load in first_loads(program.plan, self.channel.name):
             if program.slots[load.slot].due != load.block:
                 self._load(program, load)
-        for together in _together(program, actions(program.plan, self._lanes, self.channel.name,
-                                                   self._ended)):
+        for together in _together(program, actions(
+                program.plan, now.lanes, self.channel.name, now.ended)):
             start = time.perf_counter()
             self._do(program, together)
             if self.trace:
@@ -382,7 +391,7 @@ class StageEngine:
                     self.trace(action, start + number * each, start + (number + 1) * each)
         self.meter.rounds += 1
         if self.asks:
-            self._ended, self._round = self._lanes, self._round + 1
+            now.ended, now.number = now.lanes, now.number + 1
         return program
 
     def _do(self, program: _Program, together: Sequence[Action]) -> None:
@@ -399,7 +408,7 @@ class StageEngine:
         elif isinstance(action, Ready):
             start = time.perf_counter()
             if not self.loader.wait(program.slots[action.slot], action.block,
-                                    lambda: self._over(program, self._round)):
+                                    lambda: self._over(program, self._round.number)):
                 raise RoundAborted
             self.meter.disk += time.perf_counter() - start
         elif isinstance(action, Load):
@@ -433,7 +442,7 @@ class StageEngine:
         """Wait for the experts that tokens have chosen."""
         program, start = self._program, time.perf_counter()
         if not self.loader.need(slot, block, file, experts, lambda: program is None
-                                or self._over(program, self._round)):
+                                or self._over(program, self._round.number)):
             raise RoundAborted
         self.meter.disk += time.perf_counter() - start
 
@@ -450,8 +459,9 @@ class StageEngine:
         run, hidden = self._lane_runs[action.lane], self._given(self._hidden[action.lane])
         if action.stage == len(program.plan.stages):
             hidden = hidden[run.lane.last_rows]
-        passing = Passing(self._round, action.stage, action.lane, program.base, self._lanes,
-                          program.step, run.lane, hidden, self._note(program, action.lane))
+        passing = Passing(self._round.number, action.stage, action.lane, program.base,
+                          self._round.lanes, program.step, run.lane, hidden,
+                          self._note(program, action.lane))
         for chunk in to_chunks(program.id, passing, self.channel.chunk_bytes(action.device)):
             self.channel.send(action.device, chunk)
         self.meter.sent += hidden.nbytes
@@ -484,7 +494,7 @@ class StageEngine:
     def _await(self, program: _Program, action: Await) -> Passing:
         held, start = program.held, time.perf_counter()
         of_before = action.stage == len(program.plan.stages)
-        key = self._round - of_before, action.stage, action.lane
+        key = self._round.number - of_before, action.stage, action.lane
         with self._changed:
             while key not in held.arrived:
                 waited = time.perf_counter() - start

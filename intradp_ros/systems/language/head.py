@@ -15,7 +15,6 @@ deadlines.
 """
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from torch import Tensor
 
 from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.core.steady import Steady
-from intradp_ros.runtime.requests.admission import Admission, AdmissionLimits, Fate, Ticket
+from intradp_ros.runtime.requests.admission import AdmissionLimits, Fate
 from intradp_ros.runtime.requests.text_requests import (
     Piece,
     Sampling,
@@ -37,19 +36,25 @@ from intradp_ros.runtime.requests.text_requests import (
     TextRequest,
     TokenChance,
 )
-from intradp_ros.systems.language.answer_text import AnswerText
-from intradp_ros.systems.language.drafts import DRAFTS, expected_of, Lookup, Pace
+from intradp_ros.systems.language.drafts import DRAFTS, expected_of, Pace
 from intradp_ros.systems.language.grammar import Grammar
+from intradp_ros.systems.language.head_requests import (
+    CERTAIN,
+    Drawing,
+    Failures,
+    Heard,
+    Request,
+    RequestBook,
+)
 from intradp_ros.systems.language.kernels import kernels
 from intradp_ros.systems.language.lanes import Lane, PAGE, Part
 from intradp_ros.systems.language.manifest import COMPUTED, Manifest
 from intradp_ros.systems.language.memory import LOGIT_ROWS
-from intradp_ros.systems.language.page_table import page_names, PageTable
 from intradp_ros.systems.language.prompts import Prompts
 from intradp_ros.systems.language.sampler import adjusted, draw, log_chances
+from intradp_ros.systems.language.seats import Seats
 from intradp_ros.systems.language.segment_plan import SegmentPlan
 
-Heard = Callable[[Piece | TextEnd], None]
 #: Tokens of an answer that are assumed for a prediction, where a request names no limit.
 ASSUMED_TOKENS = 64
 #: Part of a token's time from which on waiting for a disk is worth a word.
@@ -58,8 +63,6 @@ BRAKE = 0.05
 _GUESS_PROMPT, _GUESS_TOKEN = 0.0, 0.0
 _SMOOTHING = 0.2
 _LOOK = 0.05
-#: Failures of rounds from which on their requests are computed one at a time; an error is so many.
-_CERTAIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,48 +89,11 @@ class HeadPolicy:
     drafts: int = DRAFTS
 
 
-@dataclass(eq=False)
-class _Request:
-    """A request that was taken."""
-
-    ticket: Ticket
-    heard: Heard
-    tokens: list[int]
-    prompt: int
-    most: int
-    sampling: Sampling
-    text: AnswerText | None
-    grammar: Grammar | None
-    asked: float
-    ends: frozenset[int]
-    least: int = 0
-    logprobs: int | None = None
-    pages: tuple[int, ...] = ()
-    names: list[bytes] = field(default_factory=list)
-    computed: int = 0
-    resumed: bool = False
-    first: float = math.nan
-    over: bool = False
-    finish: str = ''
-    logits: list[Tensor] | None = None
-    #: Failures of rounds with it since it got on, when the first was, and how far it must get.
-    failures: int = 0
-    failed_first: float = math.inf
-    failed_at: int = 0
-    lookup: Lookup = field(default_factory=Lookup)
-    draft: list[int] = field(default_factory=list)
-
-    @property
-    def answer(self) -> int:
-        """Return the number of tokens of the answer so far."""
-        return len(self.tokens) - self.prompt
-
-
 @dataclass
 class _Flight:
     """What a lane computes now: since when, and how many tokens are expected to be drawn."""
 
-    parts: list[tuple[_Request, Part]]
+    parts: list[tuple[Request, Part]]
     begun: float
     drawn: float = 0.0
 
@@ -182,20 +148,10 @@ class Head:
                  policy: HeadPolicy = HeadPolicy()) -> None:
         self.manifest, self.policy, self.tokenizer = manifest, policy, tokenizer
         self._embed, self._logits = embed, logits
-        self._admission = Admission(policy.limits)
-        self._requests: dict[int, _Request] = {}
-        self._ended: deque[tuple[int, Fate, str, float]] = deque()  # of which nobody heard yet
-        self._forgotten: dict[int, str] = {}  # refused, and unknown to the admission
-        self._withdrawn: deque[tuple[int, Fate]] = deque()  # filled without a lock
-        self._lanes: list[list[_Request]] = []
-        self._paused: list[_Request] = []  # those that wait for pages in the middle
+        self._book = RequestBook(policy.limits)
+        self._seats = Seats(policy.reserve)
         self._flight: dict[int, _Flight] = {}
-        self._table = PageTable(0)
-        self._plan: SegmentPlan | None = None
-        self._step = self._wanted_step = 0
         self._progressed = self._got_on = time.monotonic()
-        self._idle_since = math.inf
-        self._devices = 1
         self._state = HeadState()
         self._longest = 0.0
         self._pace = Pace()
@@ -273,42 +229,42 @@ class Head:
                 heard(TextEnd(Fate.REFUSED, 'the head stops', prompt_tokens=len(tokens)))
                 return lambda fate: None
             expected = most if wanted else min(most, ASSUMED_TOKENS)
-            ticket = self._admission.ask(
+            ticket = self._book.admission.ask(
                 now, asked.client,
                 len(tokens) * self._prompt_seconds + expected * self._token_seconds,
                 asked.remaining, asked.priority)
-            request = _Request(ticket, heard, tokens, len(tokens), most, sampling, text, grammar,
-                               now, ends, least, asked.logprobs, logits=logits)
-            self._requests[ticket.number] = request
+            request = Request(ticket, heard, tokens, len(tokens), most, Drawing(
+                sampling, text, grammar, ends, least, asked.logprobs, logits), now)
+            self._book.requests[ticket.number] = request
             with self._owned(request):
                 self._admit()
             self._changed.notify_all()
 
-        return lambda fate: self._withdrawn.append((ticket.number, fate))
+        return lambda fate: self._book.withdraw(ticket.number, fate)
 
     def devices(self, number: int) -> None:
         """Learn how many devices compute: so many lanes keep all of them at work."""
         with self._changed:
-            self._devices = self.policy.lanes or max(1, number)
+            self._seats.lane_count = self.policy.lanes or max(1, number)
 
     def state(self) -> HeadState:
         """Return how the head does."""
         with self._changed:
             found = self._state
             return HeadState(
-                found.tokens, found.prompt_tokens, found.shared_tokens,
+                found.tokens, found.prompt_tokens, self._seats.shared_tokens,
                 found.drafted_tokens, found.accepted_tokens,
                 self._token_seconds or math.nan,
-                self._admission.serving, self._admission.waiting, found.restarts,
-                {fate.value: count for fate, count in self._admission.counts().items()},
+                self._book.admission.serving, self._book.admission.waiting, found.restarts,
+                {fate.value: count for fate, count in self._book.admission.counts().items()},
                 dict(found.uncovered))
 
     def close(self, reason: str = 'the head stops') -> None:
         """End all requests with a reason, and stop."""
         with self._changed:
             self._closed = True
-            for number in list(self._requests):
-                self._admission.end(number, time.monotonic(), Fate.REFUSED, reason)
+            for number in list(self._book.requests):
+                self._book.admission.end(number, time.monotonic(), Fate.REFUSED, reason)
             self._report_ends()
             self._changed.notify_all()
         self._clock.join()
@@ -322,30 +278,32 @@ class Head:
 
     def begin(self, ended: int) -> int:
         """Return the lanes of the next round; wait a moment if there is nothing to do."""
+        seats, admission = self._seats, self._book.admission
         with self._changed:
             self._admit()
-            if self._wanted_step != self._step:
+            if seats.wanted_step != seats.step:
                 return 0
-            if not ended and not any(self._lanes):
+            if not ended and not any(seats.lanes):
                 self._changed.wait(_LOOK)
-                self._rest()
+                seats.rest(not admission.serving and not admission.waiting, self.policy.rest)
                 self._admit()
-            return max((number + 1 for number, lane in enumerate(self._lanes) if lane), default=0)
+            return max((number + 1 for number, lane in enumerate(seats.lanes) if lane), default=0)
 
     def choose_tokens(self, lane: int) -> tuple[Lane, Tensor]:
         """Return what a lane computes next: a token of each request, and chunks of prompts."""
         with self._changed:
-            self._lanes[lane] = [r for r in self._lanes[lane] if not r.over]
+            requests = self._seats.lanes[lane] = [
+                r for r in self._seats.lanes[lane] if not r.over]
             flight = self._flight[lane] = _Flight([], time.monotonic())
             budget = self.policy.chunk
-            prompts = any(len(r.tokens) - r.computed > 1 for r in self._lanes[lane])
-            others = len(self._lanes[lane])
-            for request in tuple(self._lanes[lane]):
+            prompts = any(len(r.tokens) - r.computed > 1 for r in requests)
+            others = len(requests)
+            for request in tuple(requests):
                 others -= 1
                 with self._owned(request):
                     left = len(request.tokens) - request.computed
                     count = left if left == 1 else min(left, budget)
-                    if not count or not self._has_room(request, request.computed + count):
+                    if not count or not self._seats.has_room(request, request.computed + count):
                         continue
                     budget -= count if left > 1 else 0
                     draft = request.draft = [] if prompts else \
@@ -380,13 +338,12 @@ class Head:
                             lambda request, part: hidden[rows[id(request)]])
         with self._changed:
             for request, part in flight.parts:
-                if part.stop >= request.failed_at:
-                    request.failures = request.failed_at = 0
-                    request.failed_first, self._got_on = math.inf, now
+                if part.stop >= request.failures.until:
+                    request.failures, self._got_on = Failures(), now
                 if not request.over and not request.draft and (
                         part.count > 1 or part.stop % PAGE == 0):
                     with self._owned(request):
-                        self._name(request, part.stop)
+                        self._seats.name_pages(request, part.stop)
             drawn = 0
             for (request, _), found in logits:
                 if not request.over:
@@ -406,9 +363,9 @@ class Head:
                 self._prompt_seconds = _smooth(self._prompt_seconds, seconds / tokens)
             self._report_ends()
 
-    def _each(self, function: Callable[[Tensor], Tensor], pairs: Sequence[tuple[_Request, Part]],
-              given: Callable[[_Request, Part], Tensor],
-              ) -> list[tuple[tuple[_Request, Part], Tensor]]:
+    def _each(self, function: Callable[[Tensor], Tensor], pairs: Sequence[tuple[Request, Part]],
+              given: Callable[[Request, Part], Tensor],
+              ) -> list[tuple[tuple[Request, Part], Tensor]]:
         """
         Return what a function makes for each request: at once, or one by one where that fails.
 
@@ -427,7 +384,7 @@ class Head:
         return found
 
     @contextmanager
-    def _owned(self, request: _Request) -> Iterator[None]:
+    def _owned(self, request: Request) -> Iterator[None]:
         """Let an error refuse the request that it belongs to, and end nothing else."""
         try:
             yield
@@ -436,13 +393,10 @@ class Head:
                 raise
             self._refuse(request, reason_of(error))
 
-    def _refuse(self, request: _Request, reason: str) -> None:
+    def _refuse(self, request: Request, reason: str) -> None:
         """End a request that cannot be gone on with, whatever state it is in."""
         with self._changed:
-            request.over = True
-            if not self._admission.end(request.ticket.number, time.monotonic(), Fate.REFUSED,
-                                       reason):
-                self._forgotten[request.ticket.number] = reason
+            self._book.refuse(request, reason)
 
     def broke(self, reason: str, lane: int | None, certain: bool) -> None:
         """
@@ -456,27 +410,20 @@ class Head:
         with self._changed:
             flights = (self._flight[lane],) if lane in self._flight else self._flight.values()
             suspects = [r for flight in flights for r, _ in flight.parts if not r.over] \
-                or [r for placed in self._lanes for r in placed if not r.over] \
-                or [r for r in self._requests.values() if not r.over]
+                or [r for placed in self._seats.lanes for r in placed if not r.over] \
+                or [r for r in self._book.requests.values() if not r.over]
             for request in suspects:
-                request.failed_first = min(request.failed_first, now)
-                request.failures += _CERTAIN if certain else 1
-                request.failed_at = max(
-                    request.failed_at, min(request.computed, len(request.tokens)))
-            if len(suspects) == 1 and suspects[0].failures >= _CERTAIN:
-                if certain or self._got_on > suspects[0].failed_first:
+                request.failures.first = min(request.failures.first, now)
+                request.failures.count += CERTAIN if certain else 1
+                request.failures.until = max(
+                    request.failures.until, min(request.computed, len(request.tokens)))
+            if len(suspects) == 1 and suspects[0].failures.count >= CERTAIN:
+                if certain or self._got_on > suspects[0].failures.first:
                     self._refuse(suspects[0], reason)
-            elif certain and all(request.failures > 2 * _CERTAIN for request in suspects):
+            elif certain and all(request.failures.count > 2 * CERTAIN for request in suspects):
                 for request in suspects:  # there is no telling whose it is
                     self._refuse(request, reason)
             self._report_ends()
-
-    def _alone(self) -> _Request | None:
-        """Return the request that is computed by itself now, since rounds with it failed."""
-        suspects = [request for request in self._requests.values() if not request.over
-                    and request.failures >= _CERTAIN
-                    and self._admission.serves(request.ticket.number)]
-        return min(suspects, key=lambda r: (r.failures, r.ticket.order), default=None)
 
     def waited(self, seconds: Mapping[str, float]) -> None:
         """Learn how long each device waited for its disk in a round."""
@@ -494,19 +441,11 @@ class Head:
         """Let all requests in service be computed again from their first token."""
         with self._changed:
             self._flight.clear()
-            serving = [request for request in self._requests.values() if not request.over
-                       and self._admission.serves(request.ticket.number)]
-            serving.sort(key=lambda r: r.ticket.order)
-            needed = sum(-(-self._reserved(r) // PAGE) for r in serving)
-            self._paused = []
-            self._go_to(plan, plan.step_for(max(needed, 1)))
-            self._table = PageTable(self._table.pages)
-            self._lanes = [[] for _ in range(self._devices)]
-            self._longest = 0.0
+            self._pace, self._longest = Pace(), 0.0
+            seats, alone = self._seats, self._book.alone()
+            serving = sorted(self._book.serving(), key=lambda r: r.ticket.order)
+            seats.begin_anew(plan, serving)
             capacity = plan.most_pages * PAGE
-            alone = self._alone()
-            for request in serving:  # before any of them gets pages of the new table
-                request.pages, request.computed, request.resumed = (), 0, True
             for number, request in enumerate(serving):
                 self._state.restarts += 1
                 request.most = min(request.most, capacity - request.prompt)
@@ -514,12 +453,12 @@ class Head:
                     self._refuse(request, 'the new plan has no room for it')
                     continue
                 with self._owned(request):
-                    if alone in (None, request) and self._placed(request):
-                        self._lanes[number % len(self._lanes)].append(request)
+                    if alone in (None, request) and seats.placed(request):
+                        seats.lanes[number % len(seats.lanes)].append(request)
                     else:
-                        self._paused.append(request)
+                        seats.paused.append(request)
             self._report_ends()
-            return self._step
+            return seats.step
 
     def resume(self, plan: SegmentPlan) -> int:
         """Take back what was in flight, and go on with all else."""
@@ -528,143 +467,76 @@ class Head:
                 for request, part in flight.parts:
                     request.computed = min(request.computed, part.start)
             self._flight.clear()
-            self._go_to(plan, plan.step_for(self._table.used))
-            while len(self._lanes) < self._devices:
-                self._lanes.append([])
-            return self._step
+            self._go_to(plan, plan.step_for(self._seats.table.used))
+            while len(self._seats.lanes) < self._seats.lane_count:
+                self._seats.lanes.append([])
+            return self._seats.step
 
     def step(self) -> int:
         """Return the step that is wanted now, with nothing in flight: from now on it is there."""
         with self._changed:
-            if self._plan and self._wanted_step != self._step:
-                self._go_to(self._plan, self._wanted_step)
-            return self._step
+            if self._seats.plan and self._seats.wanted_step != self._seats.step:
+                self._go_to(self._seats.plan, self._seats.wanted_step)
+            return self._seats.step
 
     def _go_to(self, plan: SegmentPlan, step: int) -> None:
-        self._plan, self._step, self._wanted_step = plan, step, step
         self._pace = Pace()  # others compute, or read more
-        self._table.grow(plan.at(step).pages)
+        self._seats.go_to(plan, step)
 
     @property
     def _drafts(self) -> int:
         """Return how many tokens are drafted at most: none whose bits depend on others'."""
-        return self.policy.drafts if self._plan and self._plan.exact and kernels().library else 0
-
-    def _rest(self) -> None:
-        """Go back to the plan's first step after some time without requests."""
-        now = time.monotonic()
-        self._idle_since = min(self._idle_since, now)
-        if self._admission.serving or self._admission.waiting or self._paused:
-            self._idle_since = math.inf
-        elif self._step and now - self._idle_since > self.policy.rest:
-            self._wanted_step = 0
+        plan = self._seats.plan
+        return self.policy.drafts if plan and plan.exact and kernels().library else 0
 
     def _admit(self) -> None:
         """Take those that wait into lanes, as far as there is room."""
-        if not self._lanes or self._plan is None:
+        seats, book = self._seats, self._book
+        if not seats.lanes or seats.plan is None:
             return
-        self._paused = [request for request in self._paused if not request.over]
-        if alone := self._alone():
-            for request in [r for lane in self._lanes for r in lane if r is not alone]:
-                self._let_go(request)
-            if alone in self._paused:
+        seats.paused = [request for request in seats.paused if not request.over]
+        if alone := book.alone():
+            for request in [r for lane in seats.lanes for r in lane if r is not alone]:
+                seats.let_go(request)
+            if alone in seats.paused:
                 with self._owned(alone):
-                    if self._placed(alone):
-                        self._paused.remove(alone)
-                        self._lanes[0].append(alone)
+                    if seats.placed(alone):
+                        seats.paused.remove(alone)
+                        seats.lanes[0].append(alone)
                     else:
-                        self._want_pages(-(-self._reserved(alone) // PAGE))
+                        seats.want_place(alone)
             return
-        while self._paused:  # they were taken before
-            request = self._paused[0]
+        while seats.paused:  # they were taken before
+            request = seats.paused[0]
             with self._owned(request):
-                if not self._placed(request):
-                    self._want_pages(-(-self._reserved(request) // PAGE))
+                if not seats.placed(request):
+                    seats.want_place(request)
                     return
-                min(self._lanes, key=len).append(request)
-            self._paused.pop(0)
+                seats.seat(request)
+            seats.paused.pop(0)
         while True:
-            ticket = self._admission.begin(time.monotonic())
+            ticket = book.admission.begin(time.monotonic())
             if ticket is None:
                 break
-            if ticket.number not in self._requests:
-                self._admission.end(ticket.number, time.monotonic(), Fate.REFUSED)
+            if ticket.number not in book.requests:
+                book.admission.end(ticket.number, time.monotonic(), Fate.REFUSED)
                 continue
-            request = self._requests[ticket.number]
-            request.most = min(request.most, self._plan.most_pages * PAGE - request.prompt)
+            request = book.requests[ticket.number]
+            request.most = min(request.most, seats.plan.most_pages * PAGE - request.prompt)
             if request.most < 1:
                 self._refuse(request, f'{request.prompt} tokens of prompt: the plan has room for '
-                             f'{self._plan.most_pages * PAGE} tokens, prompts and answers '
+                             f'{seats.plan.most_pages * PAGE} tokens, prompts and answers '
                              'together')
                 continue
             with self._owned(request):
-                if self._placed(request):
-                    min(self._lanes, key=len).append(request)
+                if seats.placed(request):
+                    seats.seat(request)
                     continue
-                self._want_pages(-(-self._reserved(request) // PAGE))
-                self._admission.put_back(ticket)
+                seats.want_place(request)
+                book.admission.put_back(ticket)
                 break
 
-    def _reserved(self, request: _Request) -> int:
-        """Return the tokens for which a request gets pages: those that it has, and some more."""
-        return min(request.prompt + request.most, len(request.tokens) + self.policy.reserve)
-
-    def _want_pages(self, more: int) -> bool:
-        """Ask for a step of the plan with so many pages more; return whether there is one."""
-        assert self._plan
-        step = self._plan.step_for(self._table.pages - self._table.free + more)
-        if self._plan.at(step).pages <= self._table.pages:
-            return False
-        self._wanted_step = max(self._wanted_step, step)
-        return True
-
-    def _has_room(self, request: _Request, stop: int) -> bool:
-        """
-        Get the pages for tokens up to `stop`; False if a request has to wait for them.
-
-        It waits for a step with more pages; where there is none it lets go of its own, so that
-        the others can end, and is computed again after them.
-        """
-        if stop <= len(request.pages) * PAGE:
-            return True
-        for tokens in (self._reserved(request), stop):
-            more = -(-tokens // PAGE) - len(request.pages)
-            if found := self._table.take(more * PAGE):
-                request.pages += found[0]
-                return True
-        if not self._want_pages(-(-stop // PAGE) - len(request.pages)):
-            self._let_go(request)
-        return False
-
-    def _let_go(self, request: _Request) -> None:
-        """Let a request give its pages back, and wait until it is computed again."""
-        self._table.give_back(request.pages)
-        request.pages, request.computed = (), 0
-        for lane in self._lanes:
-            if request in lane:
-                lane.remove(request)
-        self._paused.append(request)
-        self._paused.sort(key=lambda r: r.ticket.order)
-
-    def _placed(self, request: _Request) -> bool:
-        """Give a request its pages; what an earlier one computed of them is not computed again."""
-        request.names = page_names(request.tokens, request.names)
-        # The last token is computed in any case: its logits are wanted.
-        found = self._table.take(self._reserved(request),
-                                 request.names[:(len(request.tokens) - 1) // PAGE])
-        if found is None:
-            return False
-        request.pages, shared = found
-        request.computed = shared * PAGE
-        self._state.shared_tokens += request.computed
-        return True
-
-    def _name(self, request: _Request, computed: int) -> None:
-        """Let others share the full pages that are computed."""
-        request.names = page_names(request.tokens, request.names)
-        self._table.name(request.pages, request.names[:computed // PAGE])
-
-    def _drafted(self, request: _Request, own: _Flight, others: int) -> list[int]:
+    def _drafted(self, request: Request, own: _Flight, others: int) -> list[int]:
         """
         Return what may come next, as far as that pays and there is room for it.
 
@@ -675,12 +547,12 @@ class Head:
         most = min(self._drafts, request.most - request.answer - 1,
                    len(request.pages) * PAGE - len(request.tokens),
                    min(self.policy.chunk, LOGIT_ROWS) - 1 - others - own.tokens)
-        if most < 1 or request.failures:
+        if most < 1 or request.failures.count:
             return []
         found = request.lookup.find(request.tokens, most)
         return found[:self._pace.worthwhile(together, drawn, request.lookup.chance, len(found))]
 
-    def _draw_checked(self, request: _Request, logits: Tensor, now: float) -> int:
+    def _draw_checked(self, request: Request, logits: Tensor, now: float) -> int:
         """Draw tokens as long as the ones before were those drafted; return how many."""
         draft, request.draft = request.draft, []
         drawn = 0
@@ -698,49 +570,50 @@ class Head:
             self._state.drafted_tokens += len(draft)
             self._state.accepted_tokens += drawn - 1
             request.computed = len(request.tokens) - 1
-            self._name(request, request.computed)
+            self._seats.name_pages(request, request.computed)
         return drawn
 
-    def _draw(self, request: _Request, logits: Tensor, now: float) -> None:
+    def _draw(self, request: Request, logits: Tensor, now: float) -> None:
         """Draw a token for a request, and say what it adds to the answer."""
-        if request.logits is not None:
-            request.logits.append(logits.clone())
-        sampling = request.sampling
-        scores = adjusted(logits, sampling, request.tokens, request.prompt)
-        token = draw(scores, sampling, len(request.tokens), self._allowed(request, scores))
+        how = request.drawing
+        if how.logits is not None:
+            how.logits.append(logits.clone())
+        scores = adjusted(logits, how.sampling, request.tokens, request.prompt)
+        token = draw(scores, how.sampling, len(request.tokens), self._allowed(request, scores))
         if math.isnan(request.first):
             request.first = now - request.asked
-        is_end = token in request.ends
+        is_end = token in how.ends
         finish, text = 'stop' if is_end else '', ''
         if not is_end:
             request.tokens.append(token)
-            if request.grammar and request.grammar.take(token):
+            if how.grammar and how.grammar.take(token):
                 finish = 'stop'
-            if request.text:
-                text = request.text.add(token, request.answer >= request.least)
-                finish = 'stop' if request.text.stopped else finish
+            if how.text:
+                text = how.text.add(token, request.answer >= how.least)
+                finish = 'stop' if how.text.stopped else finish
             if request.answer >= request.most:
                 finish = finish or 'length'
-        if finish and request.text:
-            text += request.text.end()
-            finish = 'tool_calls' if finish == 'stop' and request.text.calls else finish
-        chances = () if request.logprobs is None or is_end else (
-            self._chance(logits, token, request.logprobs),)
+        if finish and how.text:
+            text += how.text.end()
+            finish = 'tool_calls' if finish == 'stop' and how.text.calls else finish
+        chances = () if how.logprobs is None or is_end else (
+            self._chance(logits, token, how.logprobs),)
         if text or not is_end:
             request.heard(Piece(text, () if is_end else (token,), chances))
         if finish:
             request.finish = finish
-            self._admission.end(request.ticket.number, time.monotonic(),
+            self._book.admission.end(request.ticket.number, time.monotonic(),
                                 Fate.RESUMED if request.resumed else Fate.DONE)
         else:
-            self._admission.progress(request.ticket.number, now,
+            self._book.admission.progress(request.ticket.number, now,
                                      (request.most - request.answer) * self._token_seconds)
 
-    def _allowed(self, request: _Request, logits: Tensor) -> Tensor | None:
+    def _allowed(self, request: Request, logits: Tensor) -> Tensor | None:
         """Return which tokens may be drawn for a request (vocabulary, bool); None for all."""
+        how = request.drawing
         allowed: Tensor | None = None
-        if request.grammar:
-            found = request.grammar.allowed()
+        if how.grammar:
+            found = how.grammar.allowed()
             allowed = torch.zeros(len(logits), dtype=torch.bool)
             count = min(len(allowed), len(found))
             allowed[:count] = found[:count]
@@ -748,8 +621,8 @@ class Head:
         not_now = [*prefers.get('suppress_tokens', ())]
         if not request.answer:
             not_now += prefers.get('begin_suppress_tokens', ())
-        if request.answer < request.least and not request.grammar:
-            not_now += request.ends
+        if request.answer < how.least and not how.grammar:
+            not_now += how.ends
         if not_now:
             allowed = torch.ones(len(logits), dtype=torch.bool) if allowed is None else allowed
             allowed[[token for token in not_now if token < len(allowed)]] = False
@@ -766,7 +639,7 @@ class Head:
         steady = Steady('deadlines of requests')
 
         def look() -> None:
-            self._admission.expire(time.monotonic())
+            self._book.admission.expire(time.monotonic())
             self._give_up()
             self._report_ends()
         while not self._closed:
@@ -781,42 +654,17 @@ class Head:
         One with a deadline waits for that.
         """
         now = time.monotonic()
-        if not self._requests:
+        if not self._book.requests:
             self._progressed = now
         elif now - self._progressed > self.policy.hold:
-            for request in list(self._requests.values()):
+            for request in list(self._book.requests.values()):
                 if math.isinf(request.ticket.deadline):
                     self._refuse(request, f'no token came for {self.policy.hold:g} s: devices of '
                                  'the plan are out of reach')
 
     def _report_ends(self) -> None:
         """Say to each request that has ended what became of it; once."""
-        now = time.monotonic()
-        while self._withdrawn:
-            number, fate = self._withdrawn.popleft()
-            self._admission.end(number, now, fate, 'ended by its client')
-        self._ended += [(ending.ticket.number, ending.fate, ending.reason, ending.time)
-                        for ending in self._admission.endings()]
-        self._ended += [(number, Fate.REFUSED, reason, now)
-                        for number, reason in self._forgotten.items()]
-        self._forgotten.clear()
-        known = {number for number, *_ in self._ended}
-        self._ended += [(number, Fate.REFUSED, 'its place was lost', now)
-                        for number in self._requests
-                        if number not in known and not self._admission.holds(number)]
-        while self._ended:
-            number, fate, reason, at = self._ended.popleft()
-            request = self._requests.pop(number, None)
-            if request is None:
-                continue
-            request.over = True
-            with suppress(BaseException):
-                if request.pages:
-                    self._table.give_back(request.pages)
-            with suppress(BaseException):
-                request.heard(TextEnd(fate, reason, request.finish, request.prompt,
-                                      request.answer, request.first, at - request.asked,
-                                      request.text.calls if request.text else ()))
+        self._book.report_ends(self._seats.table.give_back)
 
 
 def _smooth(old: float, new: float) -> float:

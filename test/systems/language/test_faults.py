@@ -152,7 +152,7 @@ def test_many_requests_leave_nothing_behind(model):
                            source.randint(1, 4)) for _ in range(200)]
         assert {a.wait(TIMEOUT).fate for a in asked} == {Fate.DONE}
         head = local.head
-        assert not head._requests and head._table.free == head._table.pages
+        assert not head._book.requests and head._seats.table.free == head._seats.table.pages
         engine = local.roles['b'].engine
         assert len(engine._program.held.arrived) <= 3
         assert threading.active_count() < before + 40

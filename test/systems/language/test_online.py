@@ -134,9 +134,9 @@ def test_a_request_that_waits_for_room_gets_a_later_step_of_a_plan_that_keeps(mo
             head.sample(0, hidden[lane.last_rows])
         else:
             head.step()
-    while not head._paused:
+    while not head._seats.paused:
         go_on()
-    serving = head._lanes[0][0]
+    serving = head._seats.lanes[0][0]
     cancels[serving.most == 250](Fate.CANCELLED)
     while not ended():  # seen by the head's own thread
         time.sleep(0.001)

@@ -145,7 +145,7 @@ def test_whatever_raises_the_next_request_is_answered(folder: Path, threads: tup
                 break
         state = local.head.state()
         assert (state.serving, state.waiting) == (0, 0)
-        assert local.head._table.free == local.head._table.pages
+        assert local.head._seats.table.free == local.head._seats.table.pages
     assert not trouble
     # Others are called only while nothing is asked, or not so often once pages are shared.
     assert raised > (0.6 if part == 1 else 0.25) * len(found)
