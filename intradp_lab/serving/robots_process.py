@@ -25,6 +25,7 @@ import numpy as np
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.web.access import own_key
 from intradp_ros.web.serving_client import ServingClient
 
 #: By number, as they are written; the last stands for requests that never ended.
@@ -38,12 +39,14 @@ class Settings:
     """
     `robots`: gateways of each, the first is its own; `services`: their names.
 
-    `examples` is a file of inputs (NAME/KEY/input) and answers (NAME/KEY/output), by service.
+    `examples` is a file of inputs (NAME/KEY/input) and answers (NAME/KEY/output), by service;
+    `key` the file of the key by which sites know the robots, '' for none.
     """
 
     robots: list[list[str]]
     services: list[str]
     examples: str
+    key: str = ''
 
     def written(self, path: Path) -> Path:
         """Write them to a file and return its path."""
@@ -80,7 +83,8 @@ def main() -> int:
     threading.Thread(target=loop.run_forever, daemon=True).start()
     with np.load(settings.examples) as file:
         examples = {name: file[name] for name in file.files}
-    clients = [ServingClient(gateways, loop=loop) for gateways in settings.robots]
+    key = own_key(Path(settings.key) if settings.key else None)
+    clients = [ServingClient(gateways, key, loop=loop) for gateways in settings.robots]
     _say(out, ready=True)
     for line in sys.stdin:
         folder = Path(json.loads(line)['play'])

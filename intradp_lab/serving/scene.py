@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+import secrets
 import socket
 import time
 from typing import Any
@@ -133,14 +134,16 @@ def scene(folder: Path, models: Path, mbps: float, cores: float) -> Iterator[Sce
                 prefix=prefix), folder / f'{name}.log'))
             return started[-1]
         try:
+            keys = _keys(folder, names)
             sites = {name: start(name, 'site_process', site_process.Settings(
-                name, places, str(models / 'services.yaml'), str(folder / name)).written(
+                name, places, str(models / 'services.yaml'), str(folder / name),
+                keys=keys['all'], key=keys[name]).written(
                     folder / f'{name}.json')) for name in SITES}
             homes = homes_of(ROBOTS)
             robots = start('robots', 'robots_process', robots_process.Settings(
                 [[places[home], *(places[name] for name in SITES if name != home)]
-                 for home in homes], list(SERVICES), str(models / 'examples.npz')).written(
-                     folder / 'robots.json'))
+                 for home in homes], list(SERVICES), str(models / 'examples.npz'),
+                keys['robots']).written(folder / 'robots.json'))
             for name, site in sites.items():
                 said = site.hear('ready', LOADING)
                 if not said['ready']:
@@ -154,6 +157,17 @@ def scene(folder: Path, models: Path, mbps: float, cores: float) -> Iterator[Sce
         finally:
             for process in reversed(started):
                 process.stop()
+
+
+def _keys(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """Write a key for each name, and a file of all keys; return the paths by name."""
+    lines = {name: f'{name} {secrets.token_hex(24)}\n' for name in names}
+    texts = {'all': ''.join(lines.values()), **lines}
+    paths = {name: folder / f'{name}.key' for name in texts}
+    for name, path in paths.items():
+        path.touch(0o600)
+        path.write_text(texts[name])
+    return {name: str(path) for name, path in paths.items()}
 
 
 def _meet(found: Scene) -> None:

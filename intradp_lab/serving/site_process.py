@@ -22,19 +22,24 @@ from intradp_lab.serving.choosers import chooser
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.systems.serving.local_site import LocalSite, SiteSettings
 from intradp_ros.systems.serving.service import read_services
-from intradp_ros.web.serving_app import serve
-from intradp_ros.web.site_link import SiteLinks
+from intradp_ros.web.site_server import SiteAccess, SiteServer
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`sites`: addresses (HOST:PORT) of all gateways by site, this one among them."""
+    """
+    `sites`: addresses (HOST:PORT) of all gateways by site, this one among them.
+
+    `keys`: file of the keys of all sites and robots, `key`: file of this site's; '' for none.
+    """
 
     site: str
     sites: dict[str, str]
     services: str
     logs: str
     threads: int = 1
+    keys: str = ''
+    key: str = ''
 
     def written(self, path: Path) -> Path:
         """Write them to a file and return its path."""
@@ -52,9 +57,11 @@ def main() -> int:
     local = LocalSite(settings.site, read_services(Path(settings.services)),
                       list(settings.sites), SiteSettings(threads=settings.threads,
                                                          logs=Path(settings.logs)))
-    server = serve(local.gateway, host, int(port), rate=1000.0)
-    links = SiteLinks(local.gateway, {site: address for site, address in settings.sites.items()
-                                      if site != settings.site})
+    server = SiteServer(
+        local.gateway, int(port), {site: address for site, address in settings.sites.items()
+                                   if site != settings.site},
+        SiteAccess.load(host, Path(settings.keys) if settings.keys else None,
+                        Path(settings.key) if settings.key else None, rate=1000.0))
     threading.Thread(target=_say_ready, args=(local, out), daemon=True).start()
     for line in sys.stdin:
         asked = json.loads(line)
@@ -63,7 +70,6 @@ def main() -> int:
             _say(out, policy=asked['policy'])
         else:
             _say(out, state=local.gateway.described())
-    links.close()
     server.close()
     local.close()
     return 0
