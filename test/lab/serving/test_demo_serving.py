@@ -10,7 +10,7 @@ import pytest
 from intradp_lab.cli.demo_serving import figures, recovered_ms
 from intradp_lab.serving.choosers import chooser, NEAREST, OURS, ROUND_ROBIN
 from intradp_lab.serving.robots_process import FATES, Requests
-from intradp_lab.serving.scene import homes_of, make_requests, SITES
+from intradp_lab.serving.scene import homes_of, make_models, make_requests, scene, SITES
 from intradp_ros.systems.serving.site_kernels.dispatch import make_rows
 
 
@@ -52,3 +52,9 @@ def test_most_robots_stand_at_the_first_site():
     assert {name: homes.count(name) for name in SITES} == {'dock': 60, 'hall': 25, 'yard': 15}
     requests = make_requests(50.0, 20.0, 3)
     assert 900 < len(requests.time) < 1100 and (np.diff(requests.time) >= 0).all()
+
+
+@pytest.mark.slow
+def test_sites_and_robots_meet_on_addresses_of_their_own(tmp_path):
+    with scene(tmp_path, make_models(tmp_path, print), 300.0, 0.5) as found:
+        assert all(len(state['links']) == len(SITES) - 1 for state in found.states().values())
