@@ -100,7 +100,7 @@ def plain_loop(task: TrainingTask) -> OneProcess:
     The task is used up: its module, hooks and all, is what is trained.
     """
     module = task.module if task.module.training else task.module.train()
-    optimiser = task.optimiser([(n, p) for n, p in module.named_parameters() if p.requires_grad])
+    optimiser = task.optimiser([*module.named_parameters()])
     found, rates = OneProcess(module), [group['lr'] for group in optimiser.param_groups]
     for number in range(task.rounds):
         inputs, targets = task.data.take(

@@ -60,7 +60,7 @@ def train_alone(task: TrainingTask, order: Callable[[list[int]], list[int]] = li
             if isinstance(part, nn.modules.batchnorm._NormBase):
                 part.eval()
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    optimiser, found = task.optimiser(named), OneProcess(module)
+    optimiser, found = task.optimiser([*module.named_parameters()]), OneProcess(module)
     once = once_a_round(task) if once is None else once
     rates = [group['lr'] for group in optimiser.param_groups]
     for number in range(task.rounds):

@@ -173,9 +173,11 @@ def options_by_place_and_name() -> TrainingTask:
 
 
 def frozen_group() -> TrainingTask:
+    """Parameters that are frozen count where others are numbered."""
     net = network()
     net.a.requires_grad_(False)
-    return task_of(net)
+    return task_of(net, optimiser=lambda named: torch.optim.SGD(
+        [{'params': [p], 'lr': 0.2 * 0.5 ** k} for k, (_, p) in enumerate(named)], lr=0.1))
 
 
 def clipped_values() -> TrainingTask:
@@ -210,6 +212,16 @@ def branches() -> TrainingTask:
                    + cross_entropy(found[1], t))
 
 
+def draws_in_place() -> TrainingTask:
+    """Draw where it does not matter; that it is exported does, with defaults too."""
+    def call(net: Any, x: torch.Tensor) -> torch.Tensor:
+        rows = x.new_empty(x.shape[0], 1)
+        drawn = rows.bernoulli_(0.5) + rows.clone().bernoulli_() + rows.clone().normal_()
+        like = torch.distributions.Normal(x, x.abs() + 1.0).rsample()
+        return usual(net, x + 0.0 * drawn + 0.0 * like)
+    return task_of(network(call))
+
+
 def losses_that_write_and_differentiate() -> TrainingTask:
     def loss(found: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         found.sub_(found.detach().mean(1, keepdim=True))
@@ -221,7 +233,7 @@ def losses_that_write_and_differentiate() -> TrainingTask:
 
 EQUAL = [hooked, counting, spectral, average_of_weights, positives, learned_weight_of_the_loss,
          options_by_place_and_name, frozen_group, clipped_values, hooks_of_modules, branches,
-         losses_that_write_and_differentiate]
+         draws_in_place, losses_that_write_and_differentiate]
 
 
 @pytest.mark.parametrize('make', EQUAL)
@@ -548,6 +560,22 @@ def part_of_a_buffer_that_is_written_to() -> TrainingTask:
     net = network(call)
     net.register_buffer('counts', torch.zeros(3))
     return task_of(net)
+
+
+@refused('reads teacher.weight of the .* is a buffer that the forward pass changes')
+def teacher_that_a_hook_of_the_step_makes_follow() -> TrainingTask:
+    net = network(lambda net, x: usual(net, x) + net.teacher(x).detach())
+    net.teacher = nn.Linear(6, 4).double().requires_grad_(False)
+
+    def optimiser(named: Any) -> torch.optim.Optimizer:
+        found, by_name = sgd(named), dict(named)
+
+        def follow(*_: Any) -> None:
+            with torch.no_grad():
+                by_name['teacher.weight'].mul_(0.9)
+        found.register_step_post_hook(follow)
+        return found
+    return task_of(net, optimiser=optimiser)
 
 
 @refused('the loss goes back itself')

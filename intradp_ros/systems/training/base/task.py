@@ -43,6 +43,8 @@ CPU = torch.device('cpu')
 #: The environment variable that names the device on which a factory makes its task, where it is
 #: to train; not set where it is only planned for.
 DEVICE = 'INTRADP_DEVICE'
+#: Characters of an error of the user's code that are said: it may hold a whole tensor.
+_LONGEST = 400
 #: Where code lies that is not the user's.
 _NOT_THEIRS = (os.sep + 'site-packages' + os.sep, os.sep + 'intradp_ros' + os.sep, '<frozen ')
 
@@ -448,7 +450,7 @@ def _of_file(path: Path) -> ModuleType:
 
 def described(error: BaseException) -> str:
     """Return what an error of the user's code says, and the line of it that it came from."""
-    return f'{type(error).__name__}: {" ".join(str(error).split())}{line_of(error)}'
+    return f'{type(error).__name__}: {" ".join(str(error).split()):.{_LONGEST}}{line_of(error)}'
 
 
 def line_of(error: BaseException) -> str:

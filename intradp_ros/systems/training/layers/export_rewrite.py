@@ -117,7 +117,7 @@ def functional(root: fx.GraphModule) -> tuple[dict[str, Norm], dict[str, str], b
             holds[node] = holds[into]
             changes[holds[into]] = node.name
         node.target = _without_writing(node)
-        node.kwargs = {key: given for key, given in node.kwargs.items() if key != 'out'}
+        node.kwargs = _given(node, schema)
         into.replace_all_uses_with(node, later.__contains__)
     for name, made in changes.items():
         _check_free(root, name, made)
@@ -171,6 +171,15 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     return node.args[0] if views or node.target in _MAY_PASS else None
 
 
+def _given(node: fx.Node, before: Any) -> dict[str, Any]:
+    """Return the arguments by name of an operator that wrote: others may have other defaults."""
+    named = {one.name: one.default_value for one in before.arguments[len(node.args):]
+             if one.has_default_value()} | node.kwargs
+    wanted = {one.name for one in node.target._schema.arguments  # type: ignore[union-attr]
+              if one.name in node.kwargs or not one.has_default_value()}
+    return {name: value for name, value in named.items() if name in wanted and name != 'out'}
+
+
 def _without_writing(node: fx.Node) -> Any:
     """Return the operator that returns what another one writes."""
     schema = node.target._schema  # type: ignore[union-attr]
@@ -184,7 +193,9 @@ def _without_writing(node: fx.Node) -> Any:
             if [(one.name, str(one.type)) for one in found._schema.arguments] == wanted:
                 return found
         packet = None
-    if (found := getattr(packet, schema.overload_name or 'default', None)) is None:
+    found = getattr(packet, schema.overload_name or 'default', None) or getattr(
+        getattr(ATEN, f'{schema.name[6:]}functional', None), 'default', None)  # of normal_
+    if found is None:
         raise TaskError(f'{schema.name} works in place, and has no other form')
     return found
 

@@ -9,9 +9,11 @@ import copy
 from dataclasses import replace
 import io
 import logging
+import traceback
 
 import torch
 from torch import fx, nn
+from torch.distributions import Distribution
 
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
 from intradp_ros.systems.training.base.task import (
@@ -48,6 +50,21 @@ from intradp_ros.systems.training.layers.row_independence import not_proved
 from intradp_ros.systems.training.layers.stage_interpreter import dtypes_of, Pass, run_pass
 
 MOST_ROWS = 1 << 20
+#: What to change in a module, by what an export that fails says, or where it fails.
+_CHANGES = {
+    'numpy()': 'NumPy is not trained through: compute with torch',
+    'pack_padded_sequence': 'whole padded sequences can be cut: run them, and take of each what '
+                            'its last step returns, by gather()',
+    '_functorch/vmap.py': 'torch.vmap and torch.func cannot be cut: write it with dimensions of '
+                          'your own, by torch.einsum or torch.bmm say',
+    'data-dependent': (branch := 'what is computed must not depend on values: take torch.where '
+                                 'for a branch'),
+    'bool value of Tensor': branch,
+    'UnsupportedOperator': 'PyTorch exports no such operator: write it with others',
+    'Constraints violated': 'something fixes how many samples there are: take slices, z[:n] with '
+                            'n = x.shape[0], for chunk() or split() of samples, and no torch.func',
+    '': 'what is computed must not depend on how many samples there are, or on their values; take '
+        'x.shape[0], not len(x)'}
 
 
 def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
@@ -149,21 +166,22 @@ def _own_way_back(task: TrainingTask, graph: LayerGraph, outputs: Tensors,
 
 def exported(module: nn.Module, tensors: Tensors) -> fx.GraphModule:
     """Export a module of tensors with a row a sample, any number of them."""
-    batch = torch.export.Dim('batch', min=1, max=MOST_ROWS)
-    root = torch.export.export(
-        module, tensors, dynamic_shapes=(tuple({0: batch} for _ in tensors),)).module()
+    batch, checked = torch.export.Dim('batch', min=1, max=MOST_ROWS), Distribution._validate_args
+    Distribution.set_default_validate_args(False)  # branches on values, that change none
+    try:
+        root = torch.export.export(
+            module, tensors, dynamic_shapes=(tuple({0: batch} for _ in tensors),)).module()
+    finally:
+        Distribution.set_default_validate_args(checked)
     assert isinstance(root, fx.GraphModule)
     return root
 
 
-def _change(error: str) -> str:
+def _change(error: Exception) -> str:
     """Return what to change in a module for which an export fails so."""
-    if 'numpy()' in error:
-        return 'NumPy is not trained through: compute with torch'
-    if 'data-dependent' in error or 'bool value of Tensor' in error:
-        return 'what is computed must not depend on values: take torch.where for a branch'
-    return ('what is computed must not depend on how many samples there are, or on their values; '
-            'take x.shape[0], not len(x)')
+    where = ' '.join([str(error), *(f'{one.filename}:{one.name}' for one in traceback.extract_tb(
+        error.__traceback__))])
+    return next(change for mark, change in _CHANGES.items() if mark in where)
 
 
 def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphModule:
@@ -190,7 +208,7 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
     except Exception as error:
         first = f'{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ""}'
         raise TaskError(f'{type(module).__name__} cannot be exported in training mode: {first}'
-                        f'{line_of(error)} ({_change(str(error))})') from error
+                        f'{line_of(error)} ({_change(error)})') from error
     finally:
         logging.disable(level)
         restore_attributes(attributes)  # also what the pass assigned

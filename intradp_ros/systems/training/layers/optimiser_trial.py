@@ -39,9 +39,9 @@ def try_optimiser(task: TrainingTask) -> None:
 
     :raises TaskError: if it is not, or the optimiser has other parameters than those it is given.
     """
-    named = trained_parameters(task)
-    _try_copies(task, named)
-    whole = _made(task, lambda: task.optimiser(named))
+    named, every = trained_parameters(task), [*task.module.named_parameters()]
+    _try_copies(task, every)
+    whole = _made(task, lambda: task.optimiser(every))
     if getattr(whole.zero_grad, '__func__', None) is not torch.optim.Optimizer.zero_grad:
         raise TaskError(f'{type(whole).__name__} has a zero_grad() of its own, which is never '
                         'called: a gradient is new in each round, and None where no sample '
@@ -52,8 +52,8 @@ def try_optimiser(task: TrainingTask) -> None:
     held = [p for group in whole.param_groups for p in group['params']]
     if without := [name for name, p in named if not any(p is one for one in held)]:
         raise TaskError(f'the optimiser leaves out {", ".join(without[:3])}: let it step all '
-                        'that it is given, and set requires_grad_(False) on what is not trained')
-    if others := [p for p in held if not any(p is one for _, one in named)]:
+                        'of them, and set requires_grad_(False) on what is not trained')
+    if others := [p for p in held if not any(p is one for _, one in every)]:
         raise TaskError(f'the optimiser steps a parameter of the shape {tuple(others[0].shape)} '
                         'that it is not given, which no device would train: let the module have '
                         'it and return it with a row for each sample, by p.expand(rows, ...), so '
@@ -75,7 +75,7 @@ def try_optimiser(task: TrainingTask) -> None:
             _step(own)
             kept[k] = _tensors(own, other)
         groups = _options(whole)
-        with (mixing := _Mixing(whole, together)), Watch(dict(named)) as watch:
+        with (mixing := _Mixing(whole, together)), Watch(dict(every)) as watch:
             _step(whole)
         _check_step(whole, groups, mixing, watch, before)
         before = _remembered(whole)
@@ -90,7 +90,7 @@ def try_optimiser(task: TrainingTask) -> None:
 
 def _try_copies(task: TrainingTask, named: Named) -> None:
     """See that copies of parameters are grouped as the module's own are, and get no hooks."""
-    copies = [(name, nn.Parameter(p.detach())) for name, p in named]
+    copies = [(name, nn.Parameter(p.detach(), p.requires_grad)) for name, p in named]
     made = _made(task, lambda: task.optimiser(copies))
     if hooked := [name for name, p in copies if any(hooks_of(p))]:
         raise TaskError(f'the optimiser function sets a hook on {hooked[0]}, which would run on '
@@ -140,7 +140,8 @@ def _check_step(whole: torch.optim.Optimizer, groups: list[dict[str, str]], mixi
     if watch.read:
         raise TaskError(f'{kind}, or a hook on its step, reads {next(iter(watch.read))} of the '
                         "task's module, which devices train in copies: let it use the parameters "
-                        'that it is given')
+                        'that it steps; what follows them, as a teacher does, is a buffer that '
+                        'the forward pass changes')
     for had, has in zip(groups, _options(whole)):
         if differs := [key for key in has if had.get(key) != has[key]]:
             raise TaskError(f'{kind} changes {differs[0]} of its groups when it steps: each '

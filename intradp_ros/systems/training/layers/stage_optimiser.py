@@ -4,7 +4,8 @@
 """
 The optimiser of some parameters of a task, with the options that its factory gives them of all.
 
-The factory gets all parameters, as in a plain loop: it may number them, or take one by its name.
+The factory gets all parameters, frozen ones too, as in a plain loop: it may number them, or take
+one by its name.
 """
 from __future__ import annotations
 
@@ -19,14 +20,20 @@ Named = Sequence[tuple[str, nn.Parameter]]
 
 
 def trained_parameters(task: TrainingTask) -> list[tuple[str, nn.Parameter]]:
-    """Return the parameters that are to be trained, as a plain loop gives them to an optimiser."""
+    """Return the parameters that are to be trained."""
     return [(name, p) for name, p in task.module.named_parameters() if p.requires_grad]
+
+
+def whole_optimiser(task: TrainingTask) -> torch.optim.Optimizer:
+    """Return what the factory makes of the module's own parameters."""
+    return task.optimiser([*task.module.named_parameters()])
 
 
 def stage_optimiser(task: TrainingTask, own: Named) -> torch.optim.Optimizer:
     """Return what the factory makes of all parameters, these in the place of theirs, alone."""
     mine = dict(own)
-    made = task.optimiser([(name, mine.get(name, p)) for name, p in trained_parameters(task)])
+    made = task.optimiser([(name, mine.get(name, p))
+                           for name, p in task.module.named_parameters()])
     kept = {id(p) for p in mine.values()}
     for group in made.param_groups:
         group['params'] = [p for p in group['params'] if id(p) in kept]

@@ -25,7 +25,7 @@ from intradp_ros.systems.training.base.structure import tensors_of
 from intradp_ros.systems.training.base.task import Data, TrainingTask, weights_digest
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.parameter_hooks import hooks_of
-from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
+from intradp_ros.systems.training.layers.stage_optimiser import whole_optimiser
 
 #: Facts of a task, and characters of their names and texts.
 MOST_FACTS, MOST_NAME, MOST_TEXT = 16, 40, 1200
@@ -49,7 +49,7 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
 
     Those of the samples are among them where all of them can be read `everywhere`.
     """
-    optimiser = task.optimiser(trained_parameters(task))
+    optimiser = whole_optimiser(task)
     groups = [{key: value for key, value in group.items() if key != 'params' and value}
               for group in optimiser.param_groups]
     rounds = sorted({k * (task.rounds - 1) // (_ROUNDS - 1) for k in range(_ROUNDS)})

@@ -28,6 +28,7 @@ from intradp_ros.systems.training.layers.round_trial import Trial, try_rounds
 from intradp_ros.systems.training.layers.stage_optimiser import (
     stage_optimiser,
     trained_parameters,
+    whole_optimiser,
 )
 from intradp_ros.systems.training.layers.task_trial import try_task
 from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan, HybridStage
@@ -231,7 +232,7 @@ def _shares(images: Mapping[str, float], count: int) -> Mapping[str, float]:
 def _digest(task: TrainingTask, graph: LayerGraph) -> str:
     """Return what stands for all that layers cost: operators, shapes, optimiser, batch."""
     named = trained_parameters(task)
-    text = [str(graph.root.graph), str(graph.cuts), str(task.optimiser(named)), str(task.batch),
+    text = [str(graph.root.graph), str(graph.cuts), str(whole_optimiser(task)), str(task.batch),
             str(task.grain), f'{task.micro_batches} or fewer: {task.merges}',
             f'{torch.get_num_threads()} threads',
             str(task.autocast), str(task.freeze_norms),

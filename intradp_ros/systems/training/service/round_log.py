@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from intradp_ros.core.extras import pip_install
 from intradp_ros.core.json_text import parse_json
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
-from intradp_ros.systems.training.layers.stage_optimiser import trained_parameters
+from intradp_ros.systems.training.layers.stage_optimiser import whole_optimiser
 from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 #: Bytes of a line that are looked at.
@@ -184,7 +184,7 @@ class RoundLog:
 
 def _rate_of(task: TrainingTask) -> float | None:
     """Return the learning rate of the optimiser's first group, before any schedule."""
-    rate = task.optimiser(trained_parameters(task)).param_groups[0].get('lr')
+    rate = whole_optimiser(task).param_groups[0].get('lr')
     return None if rate is None else float(rate)
 
 
