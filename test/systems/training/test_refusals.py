@@ -146,6 +146,27 @@ class Branching(nn.Module):
         return out if x.sum() > 0 else -out
 
 
+class Halves(nn.Module):
+    """Samples in one row, and halves of it again; or what is packed."""
+
+    def __init__(self, packed: bool) -> None:
+        super().__init__()
+        self.head, self.packed, self.steps = nn.Linear(6, 3), packed, nn.GRU(1, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        if self.packed:
+            return self.steps(nn.utils.rnn.pack_padded_sequence(
+                x.T[..., None], 1 + x[:, 0].long().abs(), enforce_sorted=False))[1][0]
+        return torch.cat([self.head(x), self.head(2 * x)]).chunk(2)[0]
+
+
+@pytest.mark.parametrize('packed, change', [(False, r'z\[:n\], not chunk'), (True, 'gather')])
+def test_what_fixes_the_number_of_samples_is_refused_with_what_to_write(packed: bool,
+                                                                        change: str) -> None:
+    with pytest.raises(TaskError, match=change):
+        capture(made(Halves(packed)))
+
+
 def test_what_cannot_be_exported_is_named_by_its_line(capfd: pytest.CaptureFixture[str]) -> None:
     for numpy, change in ((False, 'take torch.where'), (True, 'compute with torch')):
         with pytest.raises(TaskError, match=rf'\(test_refusals\.py, line \d+\) .*{change}'):

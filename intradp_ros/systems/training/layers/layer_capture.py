@@ -53,16 +53,18 @@ MOST_ROWS = 1 << 20
 #: What to change in a module, by what an export that fails says, or where it fails.
 _CHANGES = {
     'numpy()': 'NumPy is not trained through: compute with torch',
-    'pack_padded_sequence': 'whole padded sequences can be cut: run them, and take of each what '
-                            'its last step returns, by gather()',
+    'nn/modules/rnn.py': (whole := 'packed sequences cannot be cut: run padded ones, and take of '
+                                   'each what its last step returns, by gather()'),
+    'nn/utils/rnn.py': whole,
     '_functorch/vmap.py': 'torch.vmap and torch.func cannot be cut: write it with dimensions of '
                           'your own, by torch.einsum or torch.bmm say',
     'data-dependent': (branch := 'what is computed must not depend on values: take torch.where '
                                  'for a branch'),
     'bool value of Tensor': branch,
     'UnsupportedOperator': 'PyTorch exports no such operator: write it with others',
-    'Constraints violated': 'something fixes how many samples there are: take slices, z[:n] with '
-                            'n = x.shape[0], for chunk() or split() of samples, and no torch.func',
+    'Constraints violated': 'what is computed must not depend on how many samples there are: take '
+                            'n = x.shape[0], not len(x), and slices, z[:n], not chunk() or '
+                            'split() of samples, nor torch.func',
     '': 'what is computed must not depend on how many samples there are, or on their values; take '
         'x.shape[0], not len(x)'}
 
