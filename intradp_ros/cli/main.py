@@ -13,13 +13,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+import difflib
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 import warnings
 
 from intradp_ros import __version__
@@ -104,7 +106,22 @@ class _Parser(argparse.ArgumentParser):
         """Say what is wrong with a value; show the usage where the words are wrong."""
         if message.startswith('argument ') and not any(word in message for word in _USAGE):
             raise _ArgumentError(f'{self.prog}: {message.removeprefix("argument ")}')
+        if (wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)):
+            message += _meant(wrong[1], re.findall(r"[^', ]+", wrong[2]))
         super().error(message)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is not known here, where it is known what may have been meant."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f'unrecognized arguments: {" ".join(unknown)}' + _meant(
+                unknown[0].partition('=')[0], list(self._option_string_actions)))
+        return found, unknown
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    alike = difflib.get_close_matches(word, known, 1)
+    return f'; did you mean {alike[0]}?' if alike else ''
 
 
 def main(argv: Sequence[str] | None = None) -> int:

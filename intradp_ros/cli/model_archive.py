@@ -21,9 +21,9 @@ from intradp_ros.cli.inspect_model import inspection
 from intradp_ros.cli.output import add_json, Output, output, percent, size
 from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.subject import GraphModel, Subject, tensors_of
-from intradp_ros.graph.capture import capture
+from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
 from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
-from intradp_ros.graph.serialise import digest, load_graph, load_notes, save_graph
+from intradp_ros.graph.serialise import digest, load_graph, load_notes
 from intradp_ros.importers.differences import apart
 from intradp_ros.importers.found_model import Found
 from intradp_ros.importers.loading_error import LoadingError
@@ -46,6 +46,7 @@ from intradp_ros.perception.view import as_carded, place
 from intradp_ros.runtime.models.catalogue import ModelSpecError, parse_shape
 from intradp_ros.runtime.models.model import AS_GRAPH, share_graph
 from intradp_ros.split.checks.verify import computed_in, rounding_limit
+from intradp_ros.systems.serving.service import LARGEST_BATCH
 
 DESCRIPTION = f"""\
 Make one archive of a model: its graph and parameters, and its card, which says how a picture
@@ -122,6 +123,9 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
                         help='file with the names of the classes')
     parser.add_argument('--score-threshold', '--score', type=number(0.0, 1.0), metavar='X',
                         help='minimum score of a detection, 0 to 1')
+    parser.add_argument('--batches', type=_batches, default=(1,), metavar='1,2,...',
+                        help='pictures that serving may compute at once, such as 1,2,4,8 '
+                        '(default: 1)')
     parser.add_argument('--name', default='', help='name of the model (default: from the source)')
     add_json(parser)
 
@@ -133,6 +137,10 @@ def _three(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(
             f'{text!r} is not three numbers such as 0.485,0.456,0.406') from error
     return red, green, blue
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    return tuple(sorted({1, *(whole(1, LARGEST_BATCH)(part) for part in text.split(','))}))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -165,11 +173,14 @@ def _add(args: argparse.Namespace, out: Output) -> int:
         if args.precision:
             model, changed = _narrowed(model, found, example, args)
         with _of_the_model(args.source, 'captured'):
-            graph = capture(model, (example,), methods=AS_GRAPH)
+            ladder = capture_ladder(model, (example,), args.batches, AS_GRAPH)
+            graph = ladder.one
             share_graph(graph)
         with _of_the_model(args.source, 'computed'):
             _check_head(card, model, example)
-    save_graph(graph, path, card_to_json(card))
+    if max(ladder.graphs) < max(args.batches):
+        out.warn(f'no batches above {max(ladder.graphs)}: {ladder.why}')
+    save_ladder(ladder, path, card_to_json(card))
     with out.status('comparing the archive with the model'), _of_the_model(
             args.source, 'compared with its archive'):
         with torch.inference_mode():

@@ -150,7 +150,8 @@ def measured(services: Sequence[Service], compute: str, step: Callable[[str], No
             found.append((with_batches(service, there.sizes), by_rows(
                 there.sizes, there.seconds, there.spread, there.nbytes)))
             continue
-        loaded = load_service(service.model, service.batches, open_device(compute))
+        loaded = load_service(service.model, service.batches, open_device(compute),
+                              service.inputs)
         loaded.measure()
         nbytes = sum(t.nbytes for t in loaded.ladder.one.parameters.values())
         sizes = loaded.sizes

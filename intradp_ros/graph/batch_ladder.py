@@ -71,21 +71,24 @@ class BatchLadder:
 
 
 def capture_ladder(model: nn.Module, example: Rows, sizes: Sequence[int] = SIZES,
-                   methods: Sequence[str] = ('export', 'trace')) -> BatchLadder:
+                   methods: Sequence[str] = ('export', 'trace'), names: Sequence[str] = (),
+                   ) -> BatchLadder:
     """
-    Capture a model for batches; `example` holds its inputs for one row.
+    Capture a model for batches; `example` holds its inputs for one row, by `names` or in order.
 
     :raises CaptureError: if it cannot be captured for one row.
     """
-    one = capture(model, tuple(example), methods=methods)
+    def of_rows(inputs: Rows) -> OperatorGraph:
+        return capture(model, () if names else tuple(inputs), methods=methods,
+                       kwargs=dict(zip(names, inputs)))
+    one = of_rows(example)
     ladder = single_rung(one)
     if not ladder.rows:
         return ladder
     graphs, why = {1: one}, ''
     for b in sorted(set(sizes) - {1}):
         try:
-            graph = capture(model, tuple(torch.cat([tensor] * b) for tensor in example),
-                            methods=methods)
+            graph = of_rows([torch.cat([tensor] * b) for tensor in example])
         except CaptureError as error:
             why = f'it cannot be captured for {b} rows: {error}'
             break
@@ -99,7 +102,7 @@ def single_rung(one: OperatorGraph) -> BatchLadder:
     """Return the ladder of a graph that was captured for one row alone."""
     why = _no_rows(one)
     return BatchLadder({1: one}, not why, why or 'it was captured for one row alone: make the '
-                       'archive with batches')
+                       'archive with intradp model add --batches 1,2,4,8')
 
 
 def as_run(graph: OperatorGraph) -> Run:

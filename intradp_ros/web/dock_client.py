@@ -71,7 +71,7 @@ class Docking:
                              log=self._log)
         child.send(self._start)
         for k, service in enumerate(self._services):
-            child.send(json_message(service=k, model=service.model, sizes=list(service.batches)))
+            child.send(json_message(**service.order(k)))
         return child
 
     def _heard(self, message: bytearray) -> None:

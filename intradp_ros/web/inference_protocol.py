@@ -230,7 +230,7 @@ def answer(model: str, asked: InferBody, end: InferEnd) -> tuple[bytes, int | No
     """
     Return the body of an answer in time, and its bytes of JSON if binary tensors follow.
 
-    :raises ProtocolError: if an output is asked for that there is not.
+    :raises ProtocolError: if an output is asked for that there is not, or that JSON cannot hold.
     """
     outputs, rest = [], list[bytes]()
     for name, binary in wanted(
@@ -243,6 +243,9 @@ def answer(model: str, asked: InferBody, end: InferEnd) -> tuple[bytes, int | No
             rest.append(tensor.tobytes())
             entry['parameters'] = {'binary_data_size': len(rest[-1])}
         else:
+            if tensor.dtype.kind == 'f' and not np.isfinite(tensor).all():
+                raise ProtocolError(f'output {name!r} holds NaN or infinity, which JSON has no '
+                                    'numbers for: ask for binary data')
             entry['data'] = tensor.reshape(-1).tolist()
         outputs.append(entry)
     said = {'model_name': model, 'model_version': '1', 'parameters': figures(end),

@@ -47,7 +47,9 @@ class ServingApp:
 
     async def _http(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         path = scope['path']
-        if path == '/health':
+        if path in ('/health', '/status', '/metrics') and scope['method'] not in ('GET', 'HEAD'):
+            await _json(send, 405, {'error': {'message': f'{path} is read by GET'}})
+        elif path == '/health':
             await _json(send, 200, {'status': 'ok'})
         elif path == '/status':
             await _json(send, 200, self._gateway.described())

@@ -43,6 +43,17 @@ def test_help_names_all_commands_and_does_not_wait_for_torch():
     assert all(f'\n    {name}' in done.stdout for name in COMMANDS)
 
 
+@pytest.mark.parametrize('arguments, said', [
+    (['sreve', 'plan'], 'did you mean serve?'), (['serve', 'plna'], 'did you mean plan?'),
+    (['serve', 'up', '--fleat', 'x'], 'unrecognized arguments: --fleat x; did you mean --fleet?'),
+    (['status', '--jsn'], 'did you mean --json?'), (['status', '--jsn=1'], 'mean --json?'),
+    (['key', '--zzz', 'x'], 'unrecognized arguments: --zzz\n')])
+def test_misspelt_words_are_answered_with_those_that_are_known(arguments, said, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == 2 and said in capsys.readouterr().err
+
+
 #: Commands that are about no model of the user's.
 NO_MODEL = ('call', 'demo', 'demo-pipeline', 'doctor', 'key', 'node', 'serve', 'status', 'trace',
             'train', 'view')

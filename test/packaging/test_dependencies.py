@@ -60,6 +60,15 @@ def test_messages_name_the_packages_of_extras() -> None:
     assert extras.pip_install('web').startswith("pip install 'fastapi>=")
 
 
+def test_documents_install_what_extras_name() -> None:
+    """In the same versions; the package itself is on no index yet."""
+    named = {package for packages in extras.EXTRAS.values() for package in packages}
+    for path in (ROOT / 'README.md', *(ROOT / 'doc').rglob('*.md')):
+        text = path.read_text()
+        assert set(re.findall(r"'([a-z][a-z0-9-]*>=[0-9.]+)'", text)) <= named, path
+        assert 'intradp-ros[' not in text, path
+
+
 def test_the_modules_are_found() -> None:
     assert {'torch', 'rclpy', 'cv2', 'yaml', 'launch'} <= {*MODULES}
     assert {'h5py', 'jinja2'} <= {*OF_LAB}

@@ -14,11 +14,12 @@ import urllib.request
 import numpy as np
 import pytest
 
+from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
 from intradp_ros.web.access import ApiKeys
-from intradp_ros.web.inference_protocol import infer_body, ProtocolError
+from intradp_ros.web.inference_protocol import answer, infer_body, InferBody, ProtocolError
 from intradp_ros.web.serving_app import serve
 
 triton = pytest.importorskip('tritonclient.http')
@@ -85,6 +86,28 @@ def test_clients_of_triton_are_answered(running, binary, rows):
         assert said['id'] == 'x1' and said['parameters']['site'] == 'a'
         assert said['parameters']['compute_ms'] >= 20
     client.close()
+
+
+def test_heads_are_read_and_what_cannot_be_written_is_not_taken(running):
+    connection = http.client.HTTPConnection(running[1])
+    for method, path, status in (
+            ('HEAD', '/v2/health/live', 200), ('HEAD', '/v2/models/pi0/ready', 200),
+            ('HEAD', '/metrics', 200), ('POST', '/status', 405), ('DELETE', '/health', 405)):
+        connection.request(method, path)
+        answer = connection.getresponse()
+        assert (answer.status, method == 'HEAD' and answer.read()) == (
+            status, method == 'HEAD' and b''), path
+        answer.read()
+    connection.close()
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_numbers_that_json_lacks_go_as_bytes_only(value):
+    end = InferEnd(InferFate.IN_TIME, tensors={'y': np.array([1, value], np.float32)})
+    with pytest.raises(ProtocolError, match="'y' holds NaN or infinity.*binary"):
+        answer('m', InferBody({}), end)
+    body, header = answer('m', InferBody({}, binary_default=True), end)
+    np.testing.assert_array_equal(np.frombuffer(body[header:], np.float32), end.tensors['y'])
 
 
 def test_refusals_say_why_and_when(running):

@@ -145,8 +145,7 @@ class ProcessExecutor(RemoteExecutor):
                                    self._heard, self._gone, log=log, prefix=prefix)
         self._child.send(json_message(threads=threads, device=device))
         for k, service in services.items():
-            self._child.send(json_message(service=k, model=service.model,
-                                          sizes=list(service.batches)))
+            self._child.send(json_message(**service.order(k)))
 
     @property
     def pid(self) -> int:
@@ -175,10 +174,13 @@ def _opened(said: Mapping[str, Any]) -> Opened:
 
 
 def _named(found: Opened, service: Service) -> Opened:
-    """Return what was opened with the names that the service declares, in their order."""
+    """Return what was opened with the names that the service declares, in the model's order."""
     parts = []
     for what, declared, real in (('inputs', service.inputs, found.inputs),
                                  ('outputs', service.outputs, found.outputs)):
+        names = {spec.name: spec for spec in declared}
+        if names.keys() == {spec.name for spec in real}:  # the file may have another order
+            declared = tuple(names[spec.name] for spec in real)
         if declared and [(s.dtype, s.shape) for s in declared] != [
                 (s.dtype, s.shape) for s in real]:
             raise ValueError(f'{service.name}: its {what} are declared as {_shown(declared)}, '

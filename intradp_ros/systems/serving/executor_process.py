@@ -22,9 +22,10 @@ import torch
 
 from intradp_ros.core.child_process import Bytes, ChildSide
 from intradp_ros.core.processes import search_working_directory
-from intradp_ros.graph.graph_errors import GraphFormatError
+from intradp_ros.graph.graph_errors import CaptureError, GraphFormatError
 from intradp_ros.graph.serialise import digest
 from intradp_ros.profiling.machine import prepare_process, release_memory
+from intradp_ros.runtime.models.catalogue import ModelSpecError
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.systems.serving.executor_messages import (
@@ -36,6 +37,7 @@ from intradp_ros.systems.serving.executor_messages import (
     json_message,
 )
 from intradp_ros.systems.serving.loaded_service import load_service, LoadedService
+from intradp_ros.systems.serving.service import TensorSpec
 
 
 def main() -> int:
@@ -62,10 +64,12 @@ def loaded(what: dict[str, Any], device: KernelDevice, services: dict[int, Loade
     began = time.monotonic()
     number = int(what['service'])
     try:
-        found = load_service(what['model'], what['sizes'], device)
+        found = load_service(what['model'], what['sizes'], device, [
+            TensorSpec(name, dtype, tuple(shape)) for name, dtype, shape in what['inputs']])
         found.measure()
     except Exception as error:  # whatever the model's own code raises
-        traceback.print_exc()
+        if not isinstance(error, (ModelSpecError, CaptureError, GraphFormatError)):
+            traceback.print_exc()
         return json_message(said='failed', service=number,
                             error=f'{type(error).__name__}: {error}'[:2000])
     services[number] = found

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+import inspect
 from pathlib import Path
 import time
 from typing import Any
@@ -25,6 +26,7 @@ from intradp_ros.profiling.rounds import bind_whole, whole_kernel
 from intradp_ros.runtime.models.catalogue import ModelSpec, ModelSpecError
 from intradp_ros.runtime.models.model import AS_GRAPH
 from intradp_ros.runtime.requests.infer_requests import DTYPES
+from intradp_ros.split.checks.mixed_rows import mixed_rows
 from intradp_ros.split.kernel_device import KernelDevice
 from intradp_ros.split.on_device import split_for
 from intradp_ros.systems.serving.service import TensorSpec
@@ -98,16 +100,22 @@ class LoadedService:
             self.seconds[size], self.spread[size] = measured(times)
 
 
-def load_service(model: str, sizes: Sequence[int], device: KernelDevice) -> LoadedService:
+def load_service(model: str, sizes: Sequence[int], device: KernelDevice,
+                 inputs: Sequence[TensorSpec] = ()) -> LoadedService:
     """
     Load a model: its factory or archive (as `ModelSpec`), in batches of the given sizes.
 
-    Larger batches than 1 are kept if their rows equal rows alone, as they are computed here.
+    A factory without a shape gets a row of `inputs`: by their names if its `forward` has them all,
+    else in their order.  Larger batches than 1 are kept if their graphs show that each row of the
+    outputs follows from one row of the inputs, and it equals the row alone as computed here.
 
     :raises ModelSpecError, CaptureError, GraphFormatError: if there is no such model, or it cannot
         be captured or read.
     """
     spec = ModelSpec.parse(model) if not Path(model).is_file() else ModelSpec(model)
+    if not (spec.is_archive or spec.shape or inputs):
+        raise ModelSpecError(f'{model}: write the shape of its input behind it, as in '
+                             f'"{model} 1x3x224x224 uint8", or name its inputs under "inputs"')
     if spec.is_archive:
         try:
             ladder = load_ladder(spec.source)
@@ -116,7 +124,16 @@ def load_service(model: str, sizes: Sequence[int], device: KernelDevice) -> Load
         ladder = BatchLadder({b: g for b, g in ladder.graphs.items() if b == 1 or b in sizes},
                              ladder.rows, ladder.why)
     else:
-        ladder = capture_ladder(spec.module(), (spec.example(),), sizes, AS_GRAPH)
+        module, taken = spec.module(), () if spec.shape else inputs
+        names = [each.name for each in taken]
+        ladder = capture_ladder(module, [
+            ModelSpec('', (1, *each.shape), getattr(torch, each.dtype)).example()
+            for each in taken] or [spec.example()], sizes, AS_GRAPH,
+            names if set(names) <= set(_arguments(module)) else ())
+    for b, graph in sorted(ladder.graphs.items()):
+        if b > 1 and (why := mixed_rows(graph)):
+            ladder = ladder.up_to(max(k for k in ladder.graphs if k < b), why)
+            break
     if not ladder.one.operators:
         raise ModelSpecError(f'{model} computes nothing')
     programs = {b: program(graph, device) for b, graph in ladder.graphs.items()}
@@ -126,6 +143,13 @@ def load_service(model: str, sizes: Sequence[int], device: KernelDevice) -> Load
         _specs(((ladder.one.values[v].name, v) for v in ladder.one.inputs), ladder),
         _specs(_output_names(ladder.one), ladder),
         {b: programs[b] for b in ladder.graphs})
+
+
+def _arguments(module: torch.nn.Module) -> Sequence[str]:
+    try:
+        return list(inspect.signature(module.forward).parameters)
+    except ValueError:  # code of TorchScript has none
+        return ()
 
 
 def program(graph: OperatorGraph, device: KernelDevice) -> Kernel:

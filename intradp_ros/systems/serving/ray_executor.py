@@ -85,8 +85,7 @@ class RayExecutor(RemoteExecutor):
         self._actor: Any = lane.remote(threads, device, os.getcwd())
         for k, service in services.items():
             # asked again of the one that takes the place of one that dies
-            self._ask(self._actor.load.options(max_task_retries=-1), {
-                'service': k, 'model': service.model, 'sizes': list(service.batches)})
+            self._ask(self._actor.load.options(max_task_retries=-1), service.order(k))
         threading.Thread(target=self._hear, name=f'executor{number}', daemon=True).start()
 
     def kill(self) -> None:

@@ -10,6 +10,7 @@ import math
 import os
 from pathlib import Path
 import re
+from typing import Any
 
 from intradp_ros.cluster.located_yaml import FleetFileError, Located, MAX_BYTES, parse, TIME
 from intradp_ros.core.plain_file import open_plain
@@ -63,7 +64,8 @@ class Service:
 
     `deadline` in seconds holds for requests that bring none; `rate` is what a stream may send in
     requests per second, infinite where nothing is declared.  `batches` are the sizes that it may
-    run in.  `inputs` and `outputs` are empty until the model is opened, unless the file has them.
+    run in.  `inputs` and `outputs` are empty until the model is opened, unless the file has them;
+    a factory without a shape is captured with one row of such inputs.
     `seconds`, by batches, are those of an emulated executor, empty for a real one.  `ignore` names
     entries of observations that the model does not take, such as a prompt.
     """
@@ -80,6 +82,11 @@ class Service:
     batches: tuple[int, ...] = LADDER
     seconds: tuple[float, ...] = ()
     ignore: tuple[str, ...] = ()
+
+    def order(self, number: int) -> dict[str, Any]:
+        """Return what an executor is sent to load it."""
+        return {'service': number, 'model': self.model, 'sizes': list(self.batches), 'inputs': [
+            (spec.name, spec.dtype, spec.shape) for spec in self.inputs]}
 
 
 def read_services(path: Path) -> tuple[Service, ...]:
