@@ -54,8 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='ms one way (default 0)')
     parser.add_argument('--jitter', type=number(0.0, LONGEST_MS), default=0.0,
                         help='ms at most (default 0)')
-    parser.add_argument('--medium', choices=[DUPLEX, SHARED_MEDIUM], default=DUPLEX)
-    parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT], default=SENDER)
+    parser.add_argument('--medium', choices=[DUPLEX, SHARED_MEDIUM], default=DUPLEX,
+                        help='whether both directions share the rate')
+    parser.add_argument('--bottleneck', choices=[SENDER, ACCESS_POINT], default=SENDER,
+                        help='where packets queue')
     parser.add_argument('--carriers', nargs='+', choices=CARRIERS,
                         default=['udp', 'large_data', 'tcp'], help='DDS transports, and tcp')
     parser.add_argument('--chunk-bytes', type=whole(1, 1 << 24), default=LEAST_CHUNK_BYTES,

@@ -29,7 +29,7 @@ exit status: 1 if there is no plan, or the coordinator refuses"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('what', choices=('tell', 'adapt', 'hold'))
+    parser.add_argument('what', choices=('tell', 'adapt', 'hold'), help='as above')
     parser.add_argument('--qoe', type=looked_at(parse_quality), default='', metavar='TARGET',
                         help='new targets, such as latency=200ms,rate=5Hz (default: unchanged)')
     parser.add_argument('--without', nargs='*', default=[], metavar='DEVICE',

@@ -99,8 +99,22 @@ class _ArgumentError(CommandError):
     """An argument has a value that cannot be; the text begins with the command."""
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help that names every default."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text, value = action.help or '', action.default
+        shown = not value or value == argparse.SUPPRESS or 'default' in text
+        return text if shown else f'{text} (default ' + (
+            ' '.join(map(str, value)) if isinstance(value, (list, tuple)) else
+            str(value)).replace('%', '%%') + ')'
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser to which a value that cannot be is an error of one line, as others are."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{'formatter_class': _Help, **options})
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with a value; show the usage where the words are wrong."""
@@ -207,13 +221,11 @@ def _spelled_out(arguments: list[str]) -> list[str]:
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog='intradp', description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        prog='intradp', description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument('--version', action='version', version=f'intradp {__version__}')
     commands = parser.add_subparsers(metavar='COMMAND', dest='command', required=True)
     for name, (module, summary) in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        command = commands.add_parser(name, help=summary)
         if name in arguments:
             implementation = lab_command(name) if module is LAB else importlib.import_module(
                 f'intradp_ros.cli.{module}')

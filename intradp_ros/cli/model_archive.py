@@ -76,16 +76,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the subcommand."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     verbs = parser.add_subparsers(metavar='VERB', dest='verb', required=True)
-    plain = argparse.RawDescriptionHelpFormatter
     _add_add(verbs.add_parser('add', help='make an archive', description=DESCRIPTION,
-                              epilog=EPILOG, formatter_class=plain))
+                              epilog=EPILOG))
     show = verbs.add_parser('show', help='show digest and card of an archive')
-    show.add_argument('archive', type=existing_file, metavar='ARCHIVE')
+    show.add_argument('archive', type=existing_file, metavar='ARCHIVE',
+                      help='what model add wrote')
     add_json(show)
 
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('source', metavar='MODEL')
+    parser.add_argument('source', metavar='MODEL', help='as above')
     parser.add_argument('--out', type=result_file, metavar='FILE',
                         help='archive to write (default: NAME.graph)')
     parser.add_argument('--input', type=looked_at(parse_shape), metavar='SHAPE',

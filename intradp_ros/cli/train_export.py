@@ -40,7 +40,8 @@ PICKLED, SAFE = ('.pt', '.pth', '.bin'), '.safetensors'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('checkpoint', type=existing_file, metavar='CHECKPOINT')
+    parser.add_argument('checkpoint', type=existing_file, metavar='CHECKPOINT',
+                        help='what train run or a node wrote')
     parser.add_argument('-o', '--output', type=result_file, metavar='FILE', required=True,
                         help=f'what to write: {", ".join(PICKLED)} for torch.load, {SAFE} for '
                              'safetensors')

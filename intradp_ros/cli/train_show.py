@@ -26,7 +26,8 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the verb."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
-    parser.add_argument('checkpoint', type=existing_file, metavar='CHECKPOINT')
+    parser.add_argument('checkpoint', type=existing_file, metavar='CHECKPOINT',
+                        help='what train run or a node wrote')
     add_json(parser)
 
 

@@ -21,8 +21,7 @@ def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, tuple[str, st
     """
     added = parser.add_subparsers(metavar=metavar, required=True)
     for name, (module, summary) in verbs.items():
-        verb = added.add_parser(name, help=summary,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+        verb = added.add_parser(name, help=summary)
         implementation = lab_command(f'{command}-{name}') if module is LAB else \
             importlib.import_module(f'{folder}.{module}')
         implementation.add_arguments(verb)

@@ -4,6 +4,7 @@
 """The command line as a whole: help, version, errors, and stdout that holds nothing but JSON."""
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -16,7 +17,7 @@ from dispositions import heeded
 import pytest
 
 from intradp_ros import __version__
-from intradp_ros.cli.main import COMMANDS, main
+from intradp_ros.cli.main import _parser, COMMANDS, main
 
 HERE = Path(__file__).parent
 SHAPE = '1x3x24x16'
@@ -41,6 +42,27 @@ def test_help_names_all_commands_and_does_not_wait_for_torch():
     done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert all(f'\n    {name}' in done.stdout for name in COMMANDS)
+
+
+def actions(parser):
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from actions(inner)
+        else:
+            yield action
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_every_argument_says_what_it_is(command, capsys):
+    assert all(action.help for action in actions(_parser([command])))
+
+
+def test_defaults_are_shown_where_the_help_does_not_name_them(capsys):
+    with pytest.raises(SystemExit):
+        main(['bench', 'transport', '--help'])
+    text = capsys.readouterr().out
+    assert '(default udp large_data tcp)' in text and text.count('Mbit/s (default') == 1
 
 
 @pytest.mark.parametrize('arguments, said', [
