@@ -29,6 +29,8 @@ examples:
   intradp serve status --fleet fleet.yaml
   intradp serve status --fleet fleet.yaml --key site.key --json"""
 TIMEOUT = 3.0
+#: Gateways are asked directly, as robots and sites do, whatever proxy the web is read by.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 MAX_ANSWER = 4 << 20
 
 
@@ -70,8 +72,10 @@ def asked(gateway: str, key: str) -> dict[str, Any]:
     request = urllib.request.Request(f'http://{gateway}/status', headers={
         'Authorization': f'Bearer {key}'} if key else {})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        with _OPENER.open(request, timeout=TIMEOUT) as answer:
             state = parse_json(answer.read(MAX_ANSWER))
+    except urllib.error.HTTPError as error:
+        return {'error': f'{error}: {error.read(500).decode("utf-8", "replace")}'}
     except (OSError, ValueError) as error:
         return {'error': str(error)}
     return state if isinstance(state, dict) else {'error': 'it answers something else'}

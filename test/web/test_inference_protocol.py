@@ -14,6 +14,7 @@ import urllib.request
 import numpy as np
 import pytest
 
+from intradp_ros.cli.serve_status import asked
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
@@ -99,6 +100,11 @@ def test_heads_are_read_and_what_cannot_be_written_is_not_taken(running):
             status, method == 'HEAD' and b''), path
         answer.read()
     connection.close()
+
+
+def test_the_status_is_read_past_the_proxy_of_the_web(running, monkeypatch):
+    monkeypatch.setenv('http_proxy', 'http://127.0.0.1:9')
+    assert asked(running[1], '')['site'] == 'a'
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf])
