@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 import difflib
 import importlib
+import itertools
 import os
 import re
 import signal
@@ -126,10 +127,16 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what is not known here, where it is known what may have been meant."""
+        known = list(self._option_string_actions)
+        if not any(action.nargs in (argparse.PARSER, argparse.REMAINDER)
+                   for action in self._actions):
+            for word in itertools.takewhile(lambda word: word != '--', args):
+                name = word.partition('=')[0]
+                if name[:2] == '--' and not any(each.startswith(name) for each in known):
+                    self.error(f'unrecognized argument: {word}{_meant(name, known)}')
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f'unrecognized arguments: {" ".join(unknown)}' + _meant(
-                unknown[0].partition('=')[0], list(self._option_string_actions)))
+            self.error(f'unrecognized arguments: {" ".join(unknown)}')
         return found, unknown
 
 

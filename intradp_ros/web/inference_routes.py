@@ -39,8 +39,8 @@ class InferenceRoutes:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve a request."""
-        asked = 'GET' if scope['method'] == 'HEAD' else scope['method']  # the server drops the body
-        match [asked, *scope['path'].removeprefix(PATH).strip('/').split('/')]:
+        method = scope['method'].replace('HEAD', 'GET')  # the server drops the body
+        match [method, *scope['path'].removeprefix(PATH).strip('/').split('/')]:
             case ['GET', '']:
                 await _say(send, 200, {'name': 'intradp_ros', 'version': '2',
                                        'extensions': ['binary_tensor_data']})

@@ -67,9 +67,9 @@ def test_defaults_are_shown_where_the_help_does_not_name_them(capsys):
 
 @pytest.mark.parametrize('arguments, said', [
     (['sreve', 'plan'], 'did you mean serve?'), (['serve', 'plna'], 'did you mean plan?'),
-    (['serve', 'up', '--fleat', 'x'], 'unrecognized arguments: --fleat x; did you mean --fleet?'),
+    (['serve', 'up', '--fleat', 'x'], 'unrecognized argument: --fleat; did you mean --fleet?'),
     (['status', '--jsn'], 'did you mean --json?'), (['status', '--jsn=1'], 'mean --json?'),
-    (['key', '--zzz', 'x'], 'unrecognized arguments: --zzz\n')])
+    (['key', '--zzz', 'x'], 'unrecognized argument: --zzz\n')])
 def test_misspelt_words_are_answered_with_those_that_are_known(arguments, said, capsys):
     with pytest.raises(SystemExit) as ending:
         main(arguments)

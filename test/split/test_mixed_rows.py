@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
-from intradp_ros.split.checks.mixed_rows import mixed_rows
+from intradp_ros.split.mixed_rows import mixed_rows
 
 
 class Of(nn.Module):
@@ -31,7 +31,9 @@ def rare(x):
 @pytest.mark.parametrize('function', [
     lambda x: x - x.mean(0), lambda x: x.softmax(0), lambda x: x.argsort(0), rare,
     lambda x: x.flip(0), lambda x: x @ x.T @ x, lambda x: x.reshape(-1).cumsum(0).reshape(4, 6),
-    lambda x: x[:1].expand(4, 6) + 1, lambda x: (x / x.norm(), x * 2), lambda x: x.roll(1, 0)])
+    lambda x: x[:1].expand(4, 6) + 1, lambda x: x + x.reshape(6, 4).T,
+    lambda x: x.view(2, 12).softmax(1).view(4, 6), lambda x: (x / x.norm(), x * 2),
+    lambda x: x.roll(1, 0)])
 def test_rows_that_may_mix_are_seen(function):
     assert mixed_rows(capture(Of(function), torch.randn(4, 6))).startswith('rows of a batch may')
 

@@ -4,6 +4,7 @@
 """Where models come from: a factory in an installed package, or an archive. Never the network."""
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 import importlib
 from pathlib import Path
@@ -149,7 +150,9 @@ def load_factory(source: str) -> torch.nn.Module:
                              f'{type(error).__name__}: {error}') from error
     if not isinstance(model, torch.nn.Module):
         raise ModelSpecError(f'{source} returned a {type(model).__name__}, not a torch.nn.Module')
-    return model.eval()
+    with suppress(NotImplementedError):  # an exported program is what it was exported as
+        model.eval()
+    return model
 
 
 def parse_shape(text: str) -> tuple[int, ...]:

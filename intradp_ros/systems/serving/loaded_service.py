@@ -20,14 +20,15 @@ from intradp_ros.graph.batch_ladder import (
     load_ladder,
     random_row,
 )
+from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.trees import rebuild_outputs
 from intradp_ros.profiling.rounds import bind_whole, whole_kernel
 from intradp_ros.runtime.models.catalogue import ModelSpec, ModelSpecError
 from intradp_ros.runtime.models.model import AS_GRAPH
 from intradp_ros.runtime.requests.infer_requests import DTYPES
-from intradp_ros.split.checks.mixed_rows import mixed_rows
 from intradp_ros.split.kernel_device import KernelDevice
+from intradp_ros.split.mixed_rows import mixed_rows
 from intradp_ros.split.on_device import split_for
 from intradp_ros.systems.serving.service import TensorSpec
 from intradp_ros.systems.serving.service_table import measured
@@ -121,6 +122,9 @@ def load_service(model: str, sizes: Sequence[int], device: KernelDevice,
             ladder = load_ladder(spec.source)
         except OSError as error:
             raise ModelSpecError(f'cannot read the archive {spec.source}: {error}') from error
+        except GraphFormatError as error:
+            raise GraphFormatError(f'{error}; of a model in another file make one (intradp model '
+                                   'add), or name a factory that loads it') from error
         ladder = BatchLadder({b: g for b, g in ladder.graphs.items() if b == 1 or b in sizes},
                              ladder.rows, ladder.why)
     else:
