@@ -21,8 +21,8 @@ from intradp_ros.systems.serving.site_files import planned_site
 
 DESCRIPTION = """\
 Run one site: its gateway, which takes requests, and processes that compute them. Sites forward to
-each other what one of them cannot answer in time. A service is served as soon as its model is
-loaded and measured; batches are used if their rows equal the rows alone.
+each other what one of them cannot answer in time. An executor serves once its models are loaded
+and measured; batches are used if their rows are shown to be apart.
 
 fleet.yaml names the sites by the devices that have a gateway:
   devices:

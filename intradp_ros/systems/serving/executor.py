@@ -85,12 +85,17 @@ class Executor(Protocol):
 
 
 class RemoteExecutor:
-    """What a process does for a gateway, as `executor_messages` has it; see its subclasses."""
+    """
+    What a process does for a gateway, as `executor_messages` has it; see its subclasses.
+
+    Services open once all are loaded: a batch would wait behind the model that is being loaded.
+    """
 
     def __init__(self, number: int, services: Mapping[int, Service], listener: Listener) -> None:
         self._number, self._listener = number, listener
         self._services = services
         self._specs: dict[int, Opened] = {}
+        self._loading, self._loaded = set(services), list[int]()
         self._running: dict[int, int] = {}
         self._closing = False
 
@@ -117,16 +122,16 @@ class RemoteExecutor:
             return
         said = json.loads(memoryview(message)[1:].tobytes())
         service = int(said['service'])
-        if said['said'] == 'failed':
-            self._listener.failed(self._number, service, said['error'])
-            return
         try:
-            found = _named(_opened(said), self._services[service])
+            if said['said'] == 'failed':
+                raise ValueError(said['error'])
+            self._specs[service] = _named(_opened(said), self._services[service])
+            self._loaded.append(service)
         except ValueError as error:
             self._listener.failed(self._number, service, str(error))
-            return
-        self._specs[service] = found
-        self._listener.opened(self._number, service, found)
+        self._loading.discard(service)
+        while self._loaded and not self._loading:
+            self._listener.opened(self._number, ready := self._loaded.pop(0), self._specs[ready])
 
     def _gone(self, why: str) -> None:
         if not self._closing:

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from intradp_ros.runtime.models.catalogue import ModelSpecError
 from intradp_ros.split.calls.accelerator import open_device
-from intradp_ros.systems.serving.executor import _named, Opened
+from intradp_ros.systems.serving.executor import _named, Opened, RemoteExecutor
+from intradp_ros.systems.serving.executor_messages import json_message
 from intradp_ros.systems.serving.loaded_service import load_service
 from intradp_ros.systems.serving.service import parse_services, TensorSpec
 
@@ -79,6 +81,31 @@ def test_a_factory_without_shape_asks_for_inputs():
 def test_rows_that_mix_for_rare_numbers_go_one_by_one():
     found = load_service('nets_of_two:rare 1x4', (1, 2, 4), open_device('cpu'))
     assert found.sizes == (1,) and found.ladder.why.startswith('rows of a batch may mix')
+
+
+class Loading(RemoteExecutor):
+    """An executor whose process is this test."""
+
+    def _send(self, parts):
+        raise AssertionError('a batch behind a model that is being loaded')
+
+
+def test_nothing_is_served_while_another_model_is_being_loaded():
+    services = dict(enumerate(parse_services('services:\n' + ''.join(
+        f'  {name}: {{model: "a:b 1x4", deadline: 1 s}}\n' for name in 'abc'))))
+    heard = []
+    executor = Loading(0, services, SimpleNamespace(
+        opened=lambda *said: heard.append(said[1]), failed=lambda *said: heard.append(said[1:])))
+    for number in (1, 2, 0, 0):
+        if number == 2:
+            executor._heard(bytearray(json_message(said='failed', service=2, error='no')))
+        else:
+            executor._heard(bytearray(json_message(
+                said='opened', service=number, sizes=[1], seconds=[0.1], spread=[0], why='',
+                nbytes=1, load_seconds=1, digest='', inputs=[['x', 'float32', [4]]],
+                outputs=[['y', 'float32', [4]]])))
+        assert heard == [(2, 'no'), 1, 0, 0][:{1: 0, 2: 1, 0: len(heard)}[number]]
+    assert heard == [(2, 'no'), 1, 0, 0]
 
 
 def test_declared_names_stand_for_the_inputs_of_that_name():
