@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a round computes: lanes of packed tokens, of several requests, and where their keys lie."""
+"""The form of what a round computes, which `head` chooses: lanes of packed tokens, their pages."""
 from __future__ import annotations
 
 from dataclasses import dataclass
