@@ -131,6 +131,8 @@ _PLAIN = {'tokenizer_class': 'PreTrainedTokenizerFast', 'eos_token': '<end>',
           'clean_up_tokenization_spaces': False}
 _END: Mapping[str, Any] = {'front': ('<end>', '<|im_start|>', '<|im_end|>'), 'said': _PLAIN}
 _ENDS = {'eos_token_id': 0}
+_GRANITE = {'attention_multiplier': 0.015625, 'embedding_multiplier': 12.0,
+            'residual_multiplier': 0.22, 'logits_scaling': 8.0, 'tie_word_embeddings': True}
 _MIXED = {'sliding_window': 8, 'layer_types': ['sliding_attention'] * 3 + ['full_attention']}
 _DISTILLED = ('<｜end▁of▁sentence｜>', '<｜begin▁of▁sentence｜>')
 
@@ -245,9 +247,30 @@ PUBLISHED: Mapping[str, Published] = {
         no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0], use_sliding_window=False,
         sliding_window=None, pretraining_tp=2), **_END),
     'Granite 3.1': Published('bytes', _config(
-        'granite', 'Granite', **_ENDS, attention_multiplier=0.015625, embedding_multiplier=12.0,
-        residual_multiplier=0.22, logits_scaling=8.0, tie_word_embeddings=True), **_END,
+        'granite', 'Granite', **_ENDS, **_GRANITE), **_END,
         padding=1),
+    'Granite 3.1 with experts': Published('bytes', _config(
+        'granitemoe', 'GraniteMoe', **_ENDS, **_GRANITE, num_local_experts=8,
+        num_experts_per_tok=3, output_router_logits=False, router_aux_loss_coef=0.0), **_END,
+        padding=1),
+    'Granite 4 Micro': Published('llama3', _config(
+        'granitemoehybrid', 'GraniteMoeHybrid', **_ENDS, **_GRANITE, layer_types=[
+            'attention'] * 4, num_local_experts=0, num_experts_per_tok=0,
+        shared_intermediate_size=128, position_embedding_type='rope', mamba_n_heads=8,
+        mamba_d_head=16, mamba_d_state=16, normalization_function='rmsnorm'), **_END),
+    'Granite 4 without positions': Published('llama3', _config(
+        'granitemoehybrid', 'GraniteMoeHybrid', **_ENDS, **_GRANITE, layer_types=[
+            'attention'] * 4, num_local_experts=0, num_experts_per_tok=0,
+        shared_intermediate_size=96, position_embedding_type='nope', mamba_n_heads=8,
+        mamba_d_head=16), **_END),
+    'Apertus': Published('llama3', _config(
+        'apertus', 'Apertus', **_ENDS, qk_norm=True, post_norm=False, mlp_bias=False,
+        attention_bias=False, rope_theta=12000000, hidden_act='xielu', rope_scaling={
+            **_LLAMA3_ROPE, 'original_max_position_embeddings': 1024}), **_END),
+    'CWM': Published('llama3', _config(
+        'cwm', 'Cwm', **_ENDS, head_dim=16, sliding_window=8, rope_theta=1000000.0, layer_types=[
+            'full_attention', 'sliding_attention', 'sliding_attention', 'full_attention'],
+        rope_scaling={**_LLAMA3_ROPE, 'factor': 16.0}), **_END),
     'OLMo 2': Published('llama3', _config(
         'olmo2', 'Olmo2', **_ENDS, num_key_value_heads=4, rope_theta=500000), **_END, padding=8,
         dtype=torch.float32),

@@ -22,7 +22,14 @@ import torch
 from torch import nn, Tensor
 
 from intradp_ros.split.kernel_device import HOST, KernelDevice
-from intradp_ros.systems.language.experts import check_mixture, expert_shapes, Experts, Need
+from intradp_ros.systems.language.experts import (
+    check_mixture,
+    exp,
+    expert_shapes,
+    Experts,
+    Need,
+    softplus,
+)
 from intradp_ros.systems.language.families import check_family, FamilyError, library
 from intradp_ros.systems.language.kernels import (
     AnglesView,
@@ -195,7 +202,7 @@ class LibraryBlocks:
         module.eval()
         if is_mlp:
             return self._mlp(module, Experts(self.config, tensors, self.compute, need) if experts
-                             else module.mlp)
+                             else getattr(module, self.family.mlp))
         return self._attention(module, self._types[layer] if self._types else '')
 
     def run(self, runs: Sequence[Run], hidden: Tensor, lane: LaneRun) -> Tensor:
@@ -210,7 +217,7 @@ class LibraryBlocks:
         with torch.device('meta'):
             module = self._layer(self.config, layer)
         wanted = expert_shapes({
-            name: tuple(parameter.shape) for name, parameter in module.named_parameters()
+            name: tuple(tensor.shape) or (1,) for name, tensor in module.state_dict().items()
             if self.family.of_attention(name) != bool(is_mlp)})
         if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
             raise ValueError(f'block {block} has not the tensors of a model like this')
@@ -272,12 +279,13 @@ class LibraryBlocks:
     def _attention(self, layer: Any, kind: str) -> Run:
         before, after = (self._norm_of(layer, norm) for norm in self.family.norms[:2])
         share = self._share
+        rotated = getattr(self.config, 'position_embedding_type', 'rope') == 'rope'
 
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
             found, _ = layer.self_attn(
                 hidden_states=before(hidden).unsqueeze(0), lane_run=run,
-                position_embeddings=self.rotary(run, kind), attention_mask=None,
-                position_ids=run.positions)
+                position_embeddings=self.rotary(run, kind) if rotated else None,
+                attention_mask=None, position_ids=run.positions)
             out = after(found[0])
             return hidden + (out if share is None else out * share)
         return run_block
@@ -334,6 +342,24 @@ class _Activation(nn.Module):
         return self._kernels.activated(self._kind, x)
 
 
+class _Xielu(nn.Module):
+    """In the place of Apertus' activation."""
+
+    def __init__(self, *numbers: Stored) -> None:
+        super().__init__()
+        self._numbers = numbers
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activation of each number."""
+        # read each time: a slot holds one layer's numbers after another's
+        positive, negative, beta, least = (float(each.floats()) for each in self._numbers)
+        low = x.clamp(max=least)
+        grown = torch.expm1(low) if x.is_cuda else torch.from_numpy(
+            exp(low.numpy().astype(np.float64)) - 1).float()
+        return beta * x + torch.where(x > 0, softplus(positive) * x * x,
+                                      (grown - x) * (beta + softplus(negative)))
+
+
 def put_stored(module: nn.Module, tensors: Mapping[str, Stored], compute: Kernels) -> None:
     """
     Put kernels in the place of a module's matrices, norms and activations.
@@ -350,6 +376,10 @@ def put_stored(module: nn.Module, tensors: Mapping[str, Stored], compute: Kernel
             made = _Norm(weight, norm_eps(part), norm_offset(part.__class__), compute)
         elif type(part).__name__ in ACTIVATIONS:
             made = _Activation(ACTIVATIONS[type(part).__name__], compute)
+        elif f'{path}.alpha_p' in tensors:  # of Apertus
+            numbers = [f'{path}.{leaf}' for leaf in ('alpha_p', 'alpha_n', 'beta', 'eps')]
+            made = _Xielu(*map(tensors.__getitem__, numbers))
+            left -= {*numbers}
         else:
             continue
         left -= {f'{path}.weight', f'{path}.bias'}

@@ -22,7 +22,6 @@ _SINGLE = re.compile(r'(model\.layers\.[0-9]+)\.(?:mlp|block_sparse_moe)\.expert
 #: Ends of names of OpenAI's numbers of four bits, and of their scales.
 _ENDS = ('_blocks', '_scales')
 _CALLED = {'w1': 'gate_proj', 'w2': 'down_proj', 'w3': 'up_proj'}
-_ROUTER, _ROUTER_HERE = '.block_sparse_moe.gate.weight', '.mlp.gate.weight'
 
 
 def stack_experts(tensors: Mapping[str, tuple[StoredType, tuple[int, ...]]], find: Find,
@@ -48,7 +47,7 @@ def stack_experts(tensors: Mapping[str, tuple[StoredType, tuple[int, ...]]], fin
             once(f'{made} of expert {match[2]}', parts.get(int(match[2])), name)
             parts[int(match[2])] = name
         else:
-            for made, (own, take) in split(name.replace(_ROUTER, _ROUTER_HERE), shape).items():
+            for made, (own, take) in split(name, shape).items():
                 once(made, found.get(made), name)
                 found[made], makes[made] = (type_, own), _taken(find, name, take)
     for made, parts in stacks.items():

@@ -12,6 +12,8 @@ the experts, so that its bits depend on nothing that is computed with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
 import math
 from typing import Any
 
@@ -36,6 +38,11 @@ BOTH, DOWN = '.experts.gate_up_proj', '.experts.down_proj'
 _ACTIVATIONS = {'silu': SILU, 'swish': SILU}
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _TERMS, _LEAST = 14, -700.0
+#: What files or the library call tensors, and what they are here, in this order.
+_CALLED = (('block_sparse_moe.input_linear.weight', f'mlp{BOTH}'),
+           ('block_sparse_moe.output_linear.weight', f'mlp{DOWN}'),
+           ('block_sparse_moe.', 'mlp.'), ('mlp.router.layer.', 'mlp.gate.'),
+           ('mlp.router.', 'mlp.gate.'))
 
 
 def check_mixture(family: Family, config: Any) -> None:
@@ -60,10 +67,12 @@ def split_experts(names: Collection[str]) -> Callable[[str, Shape], Mapping[str,
     turned = any(name.endswith(BOTH + '_bias') for name in names)
 
     def split(name: str, shape: Shape) -> Mapping[str, Split]:
+        for theirs, ours in _CALLED:
+            name = name.replace(theirs, ours)
         stem, _, leaf = name.rpartition('.')
         both, bias = leaf.startswith('gate_up_proj'), leaf.endswith('_bias')
         if not name.removesuffix('_bias').endswith((BOTH, DOWN)) or len(shape) != 3 - bias:
-            return {name.replace('mlp.router.', 'mlp.gate.'): (shape, lambda tensor: tensor)}
+            return {name: (shape, lambda tensor: tensor)}
         made = shape if bias or not turned else (shape[0], shape[2], shape[1])
         if both and made[1] % 2:
             raise ValueError(f'{name[:200]}: {made[1]} rows of gate and up together')
@@ -149,14 +158,14 @@ def route(logits: npt.NDArray[np.float32], used: int, normed: bool,
     """
     chosen = np.argsort(-logits, axis=1, kind='stable')[:, :used]
     wide = logits.astype(np.float64)
-    powers = _exp(wide - wide.max(1, keepdims=True))
+    powers = exp(wide - wide.max(1, keepdims=True))
     shares = np.take_along_axis(powers, chosen, 1)
     total = np.cumsum(shares if normed else powers, axis=1)[:, -1:]
     return chosen, (shares / total).astype(np.float32)
 
 
-def _exp(x: Floats) -> Floats:
-    """Return e^x of numbers up to 0."""
+def exp(x: Floats) -> Floats:
+    """Return e^x of numbers up to 0, the same on any processor."""
     x = np.maximum(x, _LEAST)
     power = np.rint(x / math.log(2))
     rest = x - power * _LN2_HIGH - power * _LN2_LOW
@@ -164,3 +173,9 @@ def _exp(x: Floats) -> Floats:
     for term in range(_TERMS, 0, -1):
         found = 1.0 + found * rest / term
     return np.asarray(np.ldexp(found, power.astype(np.int32)), np.float64)
+
+
+@lru_cache
+def softplus(x: float) -> float:
+    """Return log(1 + e^x), the same on any processor."""
+    return float((1 + Decimal(x).exp()).ln())

@@ -20,8 +20,8 @@ class Family:
     A family: its module in `transformers.models`, and the names of its classes.
 
     `norms` are those before and after the attention, and before and after the MLP of a layer, ''
-    where there is none; embeddings are `scaled` by the root of the width; MLPs are mixtures of
-    `experts`.
+    where there is none; embeddings are `scaled` by the root of the width; MLPs, which layers call
+    `mlp`, are mixtures of `experts`.
     """
 
     module: str
@@ -29,6 +29,7 @@ class Family:
     norms: tuple[str, str, str, str] = ('input_layernorm', '', 'post_attention_layernorm', '')
     scaled: bool = False
     experts: bool = False
+    mlp: str = 'mlp'
 
     def of_attention(self, name: str) -> bool:
         """Return whether a layer's tensor belongs to its attention block, otherwise to its MLP."""
@@ -66,7 +67,10 @@ FAMILIES: Mapping[str, Family] = {
     'glm': Family('glm', 'Glm'),
     'glm4': Family('glm4', 'Glm4', ('input_layernorm', 'post_self_attn_layernorm',
                                     'post_attention_layernorm', 'post_mlp_layernorm')),
+    'apertus': Family('apertus', 'Apertus', (
+        'attention_layernorm', '', 'feedforward_layernorm', '')),
     'arcee': Family('arcee', 'Arcee'),
+    'cwm': Family('cwm', 'Cwm'),
     'ernie4_5': Family('ernie4_5', 'Ernie4_5'),
     'helium': Family('helium', 'Helium'),
     'hunyuan_v1_dense': Family('hunyuan_v1_dense', 'HunYuanDenseV1'),
@@ -77,6 +81,8 @@ FAMILIES: Mapping[str, Family] = {
     'olmoe': Family('olmoe', 'Olmoe', experts=True),
     'flex_olmo': Family('flex_olmo', 'FlexOlmo', _AFTER, experts=True),
     'mellum': Family('mellum', 'Mellum', experts=True),
+    'granitemoe': Family('granitemoe', 'GraniteMoe', experts=True),
+    'granitemoehybrid': Family('granitemoehybrid', 'GraniteMoeHybrid', mlp='shared_mlp'),
 }
 
 
@@ -114,6 +120,11 @@ def check_family(config: Mapping[str, Any]) -> Family:
     if ahead:
         raise FamilyError(f'its tokens see those after them ({ahead[0]}), so it makes no text: '
                           'take a model that generates')
+    if found.mlp == 'shared_mlp' and (config.get('num_local_experts') or {
+            *(config.get('layer_types') or config.get('layers_block_type') or ['mamba'])
+    } - {'attention', 'full_attention'}):
+        raise FamilyError('of this family those are understood whose layers are all attention '
+                          'without experts (Granite 4 Micro, 1B, 350M; not the H ones)')
     if config.get('use_sliding_window') is False and config.get('sliding_window') \
             and 'sliding_attention' in (config.get('layer_types') or ()):
         raise FamilyError('its layer_types have windows, which use_sliding_window takes away: '

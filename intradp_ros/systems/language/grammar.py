@@ -10,8 +10,8 @@ from copy import copy
 import importlib
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.language.families import MissingPackageError
@@ -78,19 +78,18 @@ class Grammar:
 
     def __init__(self, matcher: Any, tokens: int, vocabulary: int) -> None:
         self._matcher, self._vocabulary = matcher, vocabulary
-        self._mask = torch.zeros(-(-tokens // 32), dtype=torch.int32)
+        self._mask = np.zeros(-(-tokens // 32), np.int32)
 
-    def allowed(self) -> Tensor:
+    def allowed(self) -> npt.NDArray[np.bool_]:
         """
         Return which tokens may come next (vocabulary, bool).
 
         :raises ValueError: if the schema turns out to cost too much.
         """
-        self._matcher.unsafe_compute_mask_ptr(self._mask.data_ptr(), self._mask.nbytes)
+        self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
         self._check()
-        bits = self._mask.unsqueeze(1) >> torch.arange(32, dtype=torch.int32)
-        allowed: Tensor = (bits & 1).bool().view(-1)[:self._vocabulary]
-        return allowed
+        return np.unpackbits(self._mask.view(np.uint8), count=self._vocabulary,
+                             bitorder='little').view(np.bool_)
 
     def take(self, token: int) -> bool:
         """Go on with a token that was allowed; return whether the answer is complete."""

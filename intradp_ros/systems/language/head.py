@@ -23,6 +23,8 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -608,15 +610,10 @@ class Head:
             self._book.admission.progress(request.ticket.number, now,
                                      (request.most - request.answer) * self._token_seconds)
 
-    def _allowed(self, request: Request, logits: Tensor) -> Tensor | None:
+    def _allowed(self, request: Request, logits: Tensor) -> npt.NDArray[np.bool_] | None:
         """Return which tokens may be drawn for a request (vocabulary, bool); None for all."""
         how = request.drawing
-        allowed: Tensor | None = None
-        if how.grammar:
-            found = how.grammar.allowed()
-            allowed = torch.zeros(len(logits), dtype=torch.bool)
-            count = min(len(allowed), len(found))
-            allowed[:count] = found[:count]
+        allowed = how.grammar.allowed() if how.grammar else None
         prefers = self.manifest.generation
         not_now = [*prefers.get('suppress_tokens', ())]
         if not request.answer:
@@ -624,7 +621,7 @@ class Head:
         if request.answer < how.least and not how.grammar:
             not_now += how.ends
         if not_now:
-            allowed = torch.ones(len(logits), dtype=torch.bool) if allowed is None else allowed
+            allowed = np.ones(len(logits), np.bool_) if allowed is None else allowed
             allowed[[token for token in not_now if token < len(allowed)]] = False
         return allowed
 

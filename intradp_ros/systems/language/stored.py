@@ -68,7 +68,7 @@ class Stored:
     def of(cls, tensor: Tensor) -> Stored:
         """Return a tensor of plain numbers; KeyError for other types."""
         return cls(tensor.contiguous().view(-1).view(torch.uint8), OF_DTYPE[tensor.dtype],
-                   tuple(tensor.shape))
+                   tuple(tensor.shape) or (1,))
 
     @property
     def row_bytes(self) -> int:
