@@ -49,7 +49,9 @@ def within(what: str, number: float, low: float, high: float) -> float:
     :raises ValueError: if it is not within its range; no NaN is.
     """
     if not low <= number <= high:
-        raise ValueError(f'{what} must be within {low:g}..{high:g}, got {number:g}'
+        shown = (f'{each:.0f}' if each == round(each, 0) and abs(each) < 1e15 else f'{each:g}'
+                 for each in (low, high, number))
+        raise ValueError('{} must be within {}..{}, got {}'.format(what, *shown)
                          if math.isfinite(number) else f'{what} is {number}')
     return number
 

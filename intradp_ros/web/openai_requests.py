@@ -60,7 +60,7 @@ ANY_JSON = '{"type": "object"}'
 #: Answers to one request at most.
 MOST_ANSWERS = 16
 
-Number = StrictInt | StrictFloat
+Number = StrictFloat  # whole ones, too
 V = TypeVar('V')
 
 
@@ -409,7 +409,7 @@ class TextBody(Body):
             raise ValueError('echo is not supported with logprobs, nor for prompts of tokens')
         prompts = self.prompts()
         if not 1 <= len(prompts) * (self.n or 1) <= MOST_ANSWERS:
-            raise ValueError(f'{len(prompts)} prompts with n {self.n or 1}: at most '
+            raise ValueError(f'{len(prompts)} prompts with n {self.n or 1}: 1 to '
                              f'{MOST_ANSWERS} answers come to one request')
         most = self.most(max_tokens=self.max_tokens, n_predict=self.n_predict) or 16  # OpenAI's
         return [request for prompt in prompts for request in self._made(

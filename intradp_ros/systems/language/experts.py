@@ -49,6 +49,8 @@ def check_mixture(family: Family, config: Any) -> None:
     """Raise FamilyError if a model is a mixture of experts of a kind that is not computed."""
     if not family.experts:
         return
+    if not config.num_experts_per_tok:
+        raise FamilyError('a mixture that chooses no expert (num_experts_per_tok is 0)')
     if config.hidden_act not in _ACTIVATIONS:
         raise FamilyError(f'experts with the activation {str(config.hidden_act)[:40]!r} are not '
                           f'understood; those with {", ".join(_ACTIVATIONS)} are')

@@ -48,7 +48,8 @@ _NUMBERS = ('block_count', 'context_length', 'embedding_length', 'feed_forward_l
             'attention.head_count', 'attention.head_count_kv', 'rope.freq_base', 'expert_count',
             'expert_used_count', 'attention.layer_norm_rms_epsilon', 'vocab_size', *_KEYS)
 _WITH_WINDOW = ('gemma2', 'gemma3', 'phi3')
-#: Layers of the sizes of Gemma whose queries are scaled by the width of a head's share.
+#: Layers of the sizes of Gemma whose queries are scaled by the width of a head's share, not by
+#: that of a head.
 _SCALED_BY_WIDTH = {'gemma2': 46, 'gemma3': 62}
 #: Ids of tokens that end an answer, as other readers of such files take them.
 _ENDS = ('eos_token_id', 'eot_token_id', 'eom_token_id')
@@ -141,8 +142,10 @@ class _GgufFile:
             if value is not None and (ours != 'sliding_window' or name in _WITH_WINDOW) \
                     and (ours != 'moe_intermediate_size' or hasattr(config, ours)):
                 found[ours] = value
-        if _SCALED_BY_WIDTH.get(name) == config.num_hidden_layers:
-            found['query_pre_attn_scalar'] = config.hidden_size // config.num_attention_heads
+        if name in _SCALED_BY_WIDTH:  # as other readers of such files do, which do not say it
+            found['query_pre_attn_scalar'] = config.hidden_size // config.num_attention_heads \
+                if _SCALED_BY_WIDTH[name] == config.num_hidden_layers else \
+                found.get('head_dim', config.head_dim)
         kind = self.said.get(f'{name}.rope.scaling.type', 'none')
         if kind == 'linear':
             found['rope_parameters'] = self._linear(config)

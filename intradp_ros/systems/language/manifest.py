@@ -247,7 +247,7 @@ def check_config(config: Mapping[str, Any]) -> int:
                       ('head_dim', MAX_WIDTH), ('num_experts_per_tok', MAX_WIDTH)):
         if key in _OF_ALL or config.get(key) is not None:
             try:
-                _count(config.get(key), most)
+                _count(config.get(key), most, int(key != 'num_experts_per_tok'))
             except ManifestError as error:
                 raise ManifestError(f'{key}: {error}') from None
     heads = config['num_attention_heads']
@@ -269,7 +269,7 @@ def check_generation(data: Any) -> Mapping[str, Any]:
     for key, (low, high) in _RANGES.items():
         kinds = (int,) if type(low) is int else (int, float)
         if key in data and not (type(data[key]) in kinds and low <= data[key] <= high):
-            raise ManifestError(f'{key} is {str(data[key])[:40]}, not within {low:g}..{high:g}')
+            raise ManifestError(f'{key} is {repr(data[key])[:40]}, not within {low:g}..{high:g}')
     return dict(data)
 
 

@@ -143,7 +143,8 @@ class Prompts:
 
     def _of_chat(self, request: TextRequest) -> str:
         """Return what the chat template makes of messages."""
-        template = self._template()
+        tools = parse_json(request.tools) if request.tools else None
+        template = self._template(tools)
         options: Mapping[str, Any] = parse_json(request.template_options or '{}')
         own = inspect.signature(self.tokenizer.apply_chat_template).parameters
         for name in options:
@@ -152,16 +153,26 @@ class Prompts:
                                  'if it can be said, it is by a field of its own')
             if not re.search(rf'\b{re.escape(name)}\b', template):
                 raise ValueError(f'{name[:60]!r} is not read by the chat template of this model')
-        tools = json.loads(request.tools) if request.tools else None
         if tools and not re.search(r'\btools\b', template):
             raise ValueError('tools are not read by the chat template of this model')
         messages = [_message(turn, template) for turn in request.prompt
                     if isinstance(turn, ChatTurn)]
-        return _asked('the chat template refuses these messages', lambda: str(
-            self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=request.generation_prompt,
-                continue_final_message=request.continue_final, tokenize=False,
-                **({'tools': tools} if tools else {}), **options)))
+        said = [message['content'].strip() for message in messages if message['role'] == 'user']
+
+        def made(messages: list[dict[str, Any]]) -> str:
+            return _asked('the chat template refuses these messages', lambda: str(
+                self.tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=request.generation_prompt,
+                    continue_final_message=request.continue_final, tokenize=False,
+                    **({'tools': tools} if tools else {}), **options)))
+        found = made(messages)
+        if not all(text in found for text in said):
+            with suppress(ValueError):  # those of models with pictures may read parts alone
+                parts = made([{**message, 'content': [
+                    {'type': 'text', 'text': message['content']}]} for message in messages])
+                if all(text in parts for text in said):
+                    return parts
+        return found
 
     def _call_marks(self) -> tuple[str, str] | None:
         """Return what stands around a call of a tool; None if calls are not known to be so."""
@@ -169,10 +180,10 @@ class Prompts:
             self._marks.append(call_marks(self.tokenizer))
         return self._marks[0]
 
-    def _template(self) -> str:
+    def _template(self, tools: Any) -> str:
         found = None
-        with suppress(ValueError):
-            found = self.tokenizer.get_chat_template()
+        with suppress(ValueError):  # one named for tools, where there are such
+            found = self.tokenizer.get_chat_template(tools=tools)
         if not isinstance(found, str) or not found:
             raise ValueError('this model has no chat template: send a prompt, not messages')
         return found

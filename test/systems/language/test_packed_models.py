@@ -77,6 +77,16 @@ def test_families_of_files_are_what_the_library_makes_of_them(family, tmp_path):
         assert torch.equal(tensor, ours[name]), name
 
 
+@pytest.mark.parametrize('layers, head_dim, scalar', [(4, 32, 32), (46, 32, 48)])
+def test_queries_of_gemma_are_scaled_as_other_readers_do(tmp_path, layers, head_dim, scalar):
+    """By the width of a head, of one size by its part of the model's: the file does not say."""
+    path = write_packed(tmp_path / 'model.gguf', 'gemma2', 'q8_0', head_dim=head_dim,
+                        hidden_size=96, num_attention_heads=2, num_key_value_heads=1,
+                        num_hidden_layers=layers)
+    assert bare(path, BlobStore(tmp_path / 'blobs', 1 << 40)).config[
+        'query_pre_attn_scalar'] == scalar
+
+
 def test_a_precision_that_is_asked_for_is_made(tmp_path):
     path = write_packed(tmp_path / 'model.gguf', 'llama', 'q4_1')
     store = BlobStore(tmp_path / 'blobs', 1 << 40)

@@ -17,9 +17,11 @@ from tiny_language_model import save_tiny_model
 import torch
 
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.runtime.requests.text_requests import ChatTurn, TextRequest
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
+from intradp_ros.systems.language.prompts import Prompts
 from intradp_ros.systems.language.role import LanguageOptions
 from intradp_ros.systems.language.tool_calls import call_marks
 from intradp_ros.web.openai_api import openai_app
@@ -281,3 +283,20 @@ def test_calls_are_known_where_the_template_writes_them_so(tmp_path: Path, chang
     assert call_marks(tokenizer) == marks
     tokenizer.add_special_tokens({'additional_special_tokens': ['<tool_call>']})
     assert call_marks(tokenizer) is None
+
+
+@pytest.mark.parametrize('template', [
+    {'default': '{{ messages[0].content }}', 'tool_use': '{{ tools[0].function.name }}!'},
+    '{% for part in messages[0].content %}{{ part.text }}{% endfor %}'
+    '{% if tools %}{{ tools[0].function.name }}!{% endif %}'], ids=['named', 'parts'])
+def test_a_template_is_chosen_and_given_what_it_reads(tmp_path: Path, template: Any) -> None:
+    """One named for tools where there are tools; parts where a text would not be read."""
+    save_tiny_model(tmp_path)
+    tokenizer = library().AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.chat_template = template
+    manifest = import_model(tmp_path, BlobStore(tmp_path / 'blobs', 1 << 40).put)
+    prompts, asked = Prompts(manifest, tokenizer), (ChatTurn('user', ' robot '),)
+    of_tools = 'move!' if isinstance(template, dict) else ' robot move!'
+    for tools, wanted in ('', ' robot '), (json.dumps(TOOLS), of_tools):
+        found = prompts.tokens(TextRequest(asked, tools=tools))
+        assert found == tokenizer(wanted, add_special_tokens=False).input_ids
