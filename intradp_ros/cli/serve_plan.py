@@ -150,9 +150,12 @@ def measured(services: Sequence[Service], compute: str, step: Callable[[str], No
             found.append((with_batches(service, there.sizes), by_rows(
                 there.sizes, there.seconds, there.spread, there.nbytes)))
             continue
-        loaded = load_service(service.model, service.batches, open_device(compute),
-                              service.inputs)
-        loaded.measure()
+        device = open_device(compute)
+        try:
+            loaded = load_service(service.model, service.batches, device, service.inputs)
+            loaded.measure()
+        except Exception as error:  # whatever the model's own code raises
+            raise ModelSpecError(f'service {service.name}: {error}') from error
         nbytes = sum(t.nbytes for t in loaded.ladder.one.parameters.values())
         sizes = loaded.sizes
         found.append((with_batches(service, sizes), by_rows(

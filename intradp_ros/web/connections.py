@@ -30,6 +30,13 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 FIRST_PART, PART = 1 << 10, 1 << 13
 
 
+
+def closed(code: int, reason: str) -> dict[str, Any]:
+    """Return the message that closes a web socket: its frame has room for 123 bytes of reason."""
+    return {'type': 'websocket.close', 'code': code,
+            'reason': reason.encode('utf-8', 'replace')[:120].decode('utf-8', 'ignore')}
+
+
 class _Connection(socket.socket):
     """One that was accepted: it counts what is taken, and notes its end."""
 

@@ -36,7 +36,7 @@ from intradp_ros.systems.serving.executor_messages import (
 )
 from intradp_ros.systems.serving.gateway import Coming, Gateway
 from intradp_ros.systems.serving.service import Service
-from intradp_ros.web.connections import Receive, Send
+from intradp_ros.web.connections import closed, Receive, Send
 
 _LOG = logging.getLogger(__name__)
 PATH = '/docks'
@@ -83,7 +83,7 @@ class DockSockets:
         if why:
             _LOG.warning('robot %s at its dock: %s', client, why)
             with suppress(Exception):  # it has gone
-                await send({'type': 'websocket.close', 'code': _POLICY, 'reason': why[:120]})
+                await send(closed(_POLICY, why))
 
 
 def read(text: str | bytes) -> dict[str, Any]:

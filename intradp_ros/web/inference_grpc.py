@@ -190,7 +190,8 @@ class InferenceGrpc:
                 f'not served; there are {", ".join(self._services)}, of version 1')
         found = self._gateway.specs(name) or service
         if not found.inputs:
-            raise _CallError(grpc.StatusCode.UNAVAILABLE, f'model {name!r} is being loaded')
+            raise _CallError(grpc.StatusCode.UNAVAILABLE,
+                             f'model {name!r}: {self._gateway.lacking(name)}')
         return found.inputs, found.outputs
 
     async def _infer(self, body: bytes, came: float, client: str, context: Any) -> bytes:

@@ -70,7 +70,7 @@ class InferenceRoutes:
         elif method == 'GET' and not rest and specs[0]:
             await _say(send, 200, described(name, *specs))
         elif not specs[0]:
-            await _say(send, 503, {'error': f'model {name!r} is being loaded'})
+            await _say(send, 503, {'error': f'model {name!r}: {self._gateway.lacking(name)}'})
         elif method == 'POST' and rest == ['infer']:
             body = (await receive()).get('body', b'')
             try:

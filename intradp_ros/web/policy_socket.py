@@ -26,7 +26,7 @@ import numpy as np
 
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
 from intradp_ros.systems.serving.gateway import Gateway
-from intradp_ros.web.connections import Message, Receive, Send
+from intradp_ros.web.connections import closed, Message, Receive, Send
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 from intradp_ros.web.web_socket import NOT_READ, Unread
 
@@ -173,7 +173,9 @@ class PolicySockets:
                     f'service {asked.service[:64]!r} is not served; there are '
                     f'{", ".join(self._services)}')
         except BadObservationError as error:
-            await send({'type': 'websocket.close', 'code': 1008, 'reason': str(error)[:120]})
+            # before it is accepted a client would see a status without the reason
+            await send({'type': 'websocket.accept'})
+            await send(closed(1008, str(error)))
             return
         await send({'type': 'websocket.accept'})
         await send({'type': 'websocket.send', 'bytes': pack(self._described(asked.service))})

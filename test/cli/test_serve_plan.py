@@ -56,6 +56,17 @@ def test_a_plan_is_measured_predicted_and_written(files, tmp_path, capsys):
         len(executors) == 2 for executors in plan.sites.values())
 
 
+def test_a_model_that_cannot_be_captured_is_named(files, tmp_path, monkeypatch, capsys):
+    (tmp_path / 'nets_that_draw.py').write_text(
+        'import torch\n\n\nclass Noise(torch.nn.Module):\n    def forward(self, x):\n'
+        '        return x + torch.rand_like(x)\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / 'services.yaml').write_text(
+        'services: {edges: {model: "nets_that_draw:Noise 1x4", deadline: 1 s}}')
+    assert main(['serve', 'plan', *files, '--asked', 'edges=1']) == 2
+    assert 'intradp serve: service edges: the model draws random' in capsys.readouterr().err
+
+
 def test_tables_are_shown_without_json(files, capsys):
     assert main(['serve', 'plan', *files, '--asked', 'detector=20']) == 0
     shown = capsys.readouterr().out

@@ -275,12 +275,20 @@ class Gateway:
             self._send(held, target, now)
         return target >= 0
 
+    def lacking(self, name: str) -> str:
+        """Say why a service that has no specs is not served."""
+        with self._lock:
+            return self._problem(self._number.get(name, -1)) or _WHY[LOADING]
+
+    def _problem(self, service: int) -> str:
+        problems = {cause for (_, number), (cause, _) in self._problems.items()
+                    if number == service}
+        return f'it cannot be loaded: {"; ".join(sorted(problems))}' if problems else ''
+
     def _reason(self, held: Held, why: int, now: float) -> str:
         text = _WHY[why]
-        problems = {cause for (_, service), (cause, _) in self._problems.items()
-                    if service == held.service}
-        if why in (NOT_HERE, LOADING) and problems:
-            return f'it cannot be loaded: {"; ".join(sorted(problems))}'
+        if why in (NOT_HERE, LOADING):
+            return self._problem(held.service) or text
         if why == WOULD_BE_LATE:
             text += f': {1e3 * (held.deadline - now):.0f} ms are left'
         return text

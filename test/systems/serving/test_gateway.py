@@ -164,6 +164,15 @@ class World:
         assert counted == self.fates()
 
 
+def test_why_a_service_is_not_served_is_said():
+    services = parse_services('services: {a: {model: "a:b 1x4", deadline: 1 s}}')
+    gateway = Gateway('dock', services, [[0]], compiled=False, threaded=False)
+    assert gateway.lacking('a') == 'it is being loaded'
+    gateway.failed(0, 0, 'no weights')
+    assert gateway.lacking('a') == 'it cannot be loaded: no weights'
+    gateway.close()
+
+
 def test_requests_are_answered_in_batches():
     world = World()
     for number in range(9):
