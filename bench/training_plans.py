@@ -36,9 +36,14 @@ from intradp_lab.paper_training import (
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.systems.training.plan.baselines import BASELINES
 from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
-from intradp_ros.systems.training.plan.hybrid_planner import estimate_plan, judged, plan_round
+from intradp_ros.systems.training.plan.hybrid_planner import judged, plan_round
 from intradp_ros.systems.training.plan.replanning import light_stages
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
+from intradp_ros.systems.training.plan.round_estimate import (
+    ending_seconds,
+    round_seconds,
+    steps_of,
+)
 from intradp_ros.systems.training.plan.round_tasks import Pipeline, round_tasks
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
 from intradp_ros.systems.training.run.snapshots import backups, moves
@@ -64,7 +69,8 @@ def measure(network: str, environment: str, mbits: int) -> dict[str, Any]:
     seconds, nbytes = play(costs, [(plan.stages, costs.micro_batches)])
     return {'network': network, 'environment': environment, 'mbits': mbits,
             'planning_seconds': planned, 'round_seconds': seconds,
-            'estimated_seconds': estimate_plan(costs, plan).seconds, 'bytes': nbytes,
+            'estimated_seconds': round_seconds(steps_of(costs, plan.stages), costs.micro_batches)
+            + ending_seconds(costs, plan.stages), 'bytes': nbytes,
             'device': alone / seconds,
             **{name: one and one[0] / seconds for name, one in others.items()},
             'hdp_bytes': hdp_bytes(costs), 'dp_bytes': others['EDDL'] and others['EDDL'][1],

@@ -32,6 +32,11 @@ DEVICES = ('d0', 'd1', 'd2')
 CANDIDATES = {'c0': 1, 'c1': 1, 'c2': 5}
 
 
+def plan_at(held: PlanHolder, frame: int) -> PlanId:
+    """Return the plan that a new frame (token, round) belongs to."""
+    return held.committed if frame >= held.boundary else held.previous
+
+
 @dataclass
 class Node:
     """A process: a device's holder or a candidate's coordinator, and its heartbeats."""
@@ -123,7 +128,7 @@ class FleetWorld:
         node = self.nodes.get(source)
         if node is None:
             return
-        id_ = node.state.plan_at(frame)
+        id_ = plan_at(node.state, frame)
         if id_ == NO_PLAN:
             return
         devices = self.contents[id_][1]

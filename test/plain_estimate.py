@@ -72,8 +72,14 @@ def _place(costs: FleetCosts, partial: _Partial, groups: Indices) -> None:
     for flow_number, flow in costs.returned[number]:
         arrived = _arrivals(costs, partial, flow_number, flow, home)
         partial.back = np.maximum(partial.back, arrived[:, costs.home])
-    for old in [k for k in partial.finish if k != SOURCE and costs.last_reader[k] <= number]:
+    for old in [k for k in partial.finish if k != SOURCE and _last_reader(costs, k) <= number]:
         del partial.finish[old]
+
+
+def _last_reader(costs: FleetCosts, node: int) -> int:
+    """Return the last node that reads what a node makes; itself if only the source does."""
+    return max((node, *(reader for flow in costs.model.flows if flow.maker == node
+                        for reader in flow.readers)))
 
 
 def _arrivals(costs: FleetCosts, partial: _Partial, number: int, flow: Flow,

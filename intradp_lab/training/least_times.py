@@ -5,20 +5,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 import threading
 import time
+from typing import Any
 
 import torch
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.systems.training.run.round_groups import join_group, OneMachine
+from intradp_ros.systems.training.run.round_groups import Ends, join_group
 from intradp_ros.systems.training.run.snapshots import Move
+
+
+@dataclass(frozen=True)
+class _OneMachine:
+    """Devices that are threads of this process."""
+
+    store: Any
+
+    def ends(self, plan: PlanId, label: str, timeout: float) -> Ends:
+        """Return the end of any of them."""
+        from torch.distributed.distributed_c10d import PrefixStore
+        return Ends('127.0.0.1', PrefixStore(f'{plan.term}.{plan.epoch}/{label}', self.store))
 
 
 def measured_hop(trips: int = 30) -> float:
     """Return the seconds that a few bytes take from one group member to another here (median)."""
     from torch._C._distributed_c10d import HashStore
-    ways, seconds = OneMachine(HashStore()), list[float]()
+    ways, seconds = _OneMachine(HashStore()), list[float]()
 
     def member(name: str) -> None:
         group = join_group(ways, PlanId(0, 0), 'ab', name, name, 10.0)

@@ -47,10 +47,6 @@ class PlanHolder:
     boundary: int = 0
     newest: PlanId = NO_PLAN
 
-    def plan_at(self, frame: int) -> PlanId:
-        """Return the plan that a new frame (token, round) belongs to."""
-        return self.committed if frame >= self.boundary else self.previous
-
     def plan(self, id: PlanId) -> Any:  # noqa: A002
         """Return a plan to work by; None where it is not held: that is reported."""
         return self.held.get(id)

@@ -215,12 +215,3 @@ class FleetCosts:
             if SOURCE in flow.readers and flow.maker != SOURCE:
                 found[flow.maker].append((number, flow))
         return tuple(map(tuple, found))
-
-    @cached_property
-    def last_reader(self) -> tuple[int, ...]:
-        """The last node that reads what each node makes; itself if only the source does."""
-        last = list(range(len(self.model.nodes)))
-        for flow in self.model.flows:
-            if flow.maker != SOURCE:
-                last[flow.maker] = max(last[flow.maker], *flow.readers)
-        return tuple(last)

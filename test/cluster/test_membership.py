@@ -4,7 +4,7 @@
 """Members, election and plans, one transition at a time."""
 from __future__ import annotations
 
-from fleet_world import DEVICES, FleetWorld
+from fleet_world import DEVICES, FleetWorld, plan_at
 import pytest
 
 from intradp_ros.cluster import election, plan_holder
@@ -137,7 +137,7 @@ def test_plans_are_prepared_then_used_from_a_boundary_on() -> None:
     assert said == Committed('a', first)
     holder, _ = plan_holder.loaded(on_order(holder, Prepare(second, 'q'))[0], second)
     holder, _ = on_order(holder, Commit(second, boundary=10))
-    assert (holder.plan_at(9), holder.plan_at(10)) == (first, second)
+    assert (plan_at(holder, 9), plan_at(holder, 10)) == (first, second)
     assert holder.plan(first) == 'p', 'what is in flight ends with its plan'
     assert plan_holder.release_previous(holder).plan(first) is None
     assert on_order(holder, Commit(second))[1] == Committed('a', second)
@@ -212,4 +212,4 @@ def test_while_a_plan_does_not_get_ready_the_old_one_goes_on() -> None:
     (leader,) = world.leaders
     assert leader.switch.in_use.id == before
     assert leader.switch.next is not None and leader.switch.next.id.epoch > before.epoch + 1
-    assert world.nodes['d0'].state.plan_at(0) == before
+    assert plan_at(world.nodes['d0'].state, 0) == before

@@ -9,13 +9,11 @@ from heapq import heappop, heappush
 import numpy as np
 
 from intradp_ros.schedule.event_kernels.state import (
+    begins,
+    ends,
     Flows,
     Progress,
-    receive_begins,
-    receive_ends,
     Report,
-    send_begins,
-    send_ends,
     through,
 )
 from intradp_ros.schedule.task_arrays import TaskArrays
@@ -33,8 +31,8 @@ def enter(t: TaskArrays, s: Progress, f: Flows, report: Report, task: int, now: 
     f.flowing[route] += 1
     heappush(f.goals[route], (f.served[route] + t.nbytes[task], task))
     f.marks[1] = 1
-    send_begins(t, s, task, now)
-    receive_begins(t, s, task, now)
+    begins(t.source[task], s.sends, s.sends_since, now)
+    begins(t.target[task], s.receives, s.receives_since, now)
 
 
 def next_goal(f: Flows, now: float) -> tuple[float, int]:
@@ -61,8 +59,8 @@ def leave(t: TaskArrays, s: Progress, f: Flows, report: Report, route: int, now:
     while f.flowing[route] > 0 and f.goals[route][0][0] <= f.served[route]:
         _, task = heappop(f.goals[route])
         f.flowing[route] -= 1
-        send_ends(t, s, report, task, now)
-        receive_ends(t, s, report, task, now)
+        ends(t.source[task], s.sends, s.sends_since, report.sending, now)
+        ends(t.target[task], s.receives, s.receives_since, report.receiving, now)
         later = 0.0
         for k in range(t.hop_at[route], t.hop_at[route + 1]):
             later += t.delay[t.hop[k]]

@@ -12,15 +12,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from intradp_ros.schedule.event_kernels.state import (
+    begins,
     CHUNK,
+    ends,
     FORWARD,
     Lines,
     Progress,
-    receive_begins,
-    receive_ends,
     Report,
-    send_begins,
-    send_ends,
     through,
     WAKE,
 )
@@ -72,11 +70,11 @@ def _serve(t: TaskArrays, s: Progress, q: Lines, report: Report, medium: int, sl
     if q.sent[slot] + 1 == q.chunks[task]:
         size = t.nbytes[task] - (q.chunks[task] - 1) * size
     if slot == q.slot_at[task]:
-        send_begins(t, s, task, now)
+        begins(t.source[task], s.sends, s.sends_since, now)
         if q.sent[slot] == 0:
             report.start[task] = now
     if slot + 1 == q.slot_at[task + 1]:
-        receive_begins(t, s, task, now)
+        begins(t.target[task], s.receives, s.receives_since, now)
     q.sent[slot] += 1
     q.serves[medium] = slot
     heappush(s.events, (_carried(t, medium, size, now), CHUNK, medium))
@@ -113,7 +111,7 @@ def pass_on(t: TaskArrays, s: Progress, q: Lines, report: Report, medium: int, n
     task = q.task[slot]
     q.serves[medium] = -1
     if slot == q.slot_at[task]:
-        send_ends(t, s, report, task, now)
+        ends(t.source[task], s.sends, s.sends_since, report.sending, now)
     then = now + t.delay[medium]
     if slot + 1 < q.slot_at[task + 1]:
         if then > now:
@@ -121,6 +119,6 @@ def pass_on(t: TaskArrays, s: Progress, q: Lines, report: Report, medium: int, n
         else:
             arrive(t, q, slot + 1, 1)
         return
-    receive_ends(t, s, report, task, now)
+    ends(t.target[task], s.receives, s.receives_since, report.receiving, now)
     if q.sent[slot] == q.chunks[task]:
         through(t, s, task, then)

@@ -142,40 +142,20 @@ def new_lines(t: TaskArrays, chunk: float) -> Lines:
                  np.zeros(tasks), np.full(media, -1, np.int64), queues)
 
 
-def send_begins(t: TaskArrays, s: Progress, task: int, now: float) -> None:
-    """Note that a transfer leaves its source."""
-    source = t.source[task]
-    if source >= 0:
-        if s.sends[source] == 0:
-            s.sends_since[source] = now
-        s.sends[source] += 1
+def begins(end: int, active: Ints, since: Floats, now: float) -> None:
+    """Note that a device (none: negative) begins to send or receive one more transfer."""
+    if end >= 0:
+        if active[end] == 0:
+            since[end] = now
+        active[end] += 1
 
 
-def send_ends(t: TaskArrays, s: Progress, report: Report, task: int, now: float) -> None:
-    """Note that a transfer has left its source, or a chunk of it."""
-    source = t.source[task]
-    if source >= 0:
-        s.sends[source] -= 1
-        if s.sends[source] == 0:
-            report.sending[source] += now - s.sends_since[source]
-
-
-def receive_begins(t: TaskArrays, s: Progress, task: int, now: float) -> None:
-    """Note that a transfer comes to its target."""
-    target = t.target[task]
-    if target >= 0:
-        if s.receives[target] == 0:
-            s.receives_since[target] = now
-        s.receives[target] += 1
-
-
-def receive_ends(t: TaskArrays, s: Progress, report: Report, task: int, now: float) -> None:
-    """Note that a transfer has come to its target, or a chunk of it."""
-    target = t.target[task]
-    if target >= 0:
-        s.receives[target] -= 1
-        if s.receives[target] == 0:
-            report.receiving[target] += now - s.receives_since[target]
+def ends(end: int, active: Ints, since: Floats, seconds: Floats, now: float) -> None:
+    """Note that a transfer, or a chunk of it, has left or reached a device (none: negative)."""
+    if end >= 0:
+        active[end] -= 1
+        if active[end] == 0:
+            seconds[end] += now - since[end]
 
 
 def through(t: TaskArrays, s: Progress, task: int, then: float) -> None:

@@ -37,33 +37,10 @@ from intradp_ros.split.rules import (
 )
 
 _FAMILIES = (
-    adaptive_pooling,
-    attention,
-    convolution,
-    copying,
-    distances,
-    einsum,
-    indexing,
-    joining,
-    matrices,
-    over_dims,
-    overwriting,
-    padding,
-    pointwise,
-    pooling,
-    recurrent,
-    reshaping,
-    sampling,
-    shuffling,
-    slicing,
-    sliding_blocks,
-    statistics,
-    transposed_convolution,
-    triangles,
-    unpooling,
-    upsampling,
-    views,
-)
+    adaptive_pooling, attention, convolution, copying, distances, einsum, indexing, joining,
+    matrices, over_dims, overwriting, padding, pointwise, pooling, recurrent, reshaping, sampling,
+    shuffling, slicing, sliding_blocks, statistics, transposed_convolution, triangles, unpooling,
+    upsampling, views)
 
 RULES: Mapping[str, Rule] = {
     target: rule for family in _FAMILIES for target, rule in family.RULES.items()}

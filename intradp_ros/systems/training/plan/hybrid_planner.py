@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations
 from operator import attrgetter
@@ -33,7 +33,6 @@ from intradp_ros.systems.training.plan.round_estimate import (
     image_step,
     round_seconds,
     Step,
-    steps_of,
 )
 from intradp_ros.systems.training.plan.round_tasks import round_tasks
 
@@ -431,12 +430,6 @@ class _Planner:
                     yield _set(shape, k, (*names, name))
                     for old in names:
                         yield _set(shape, k, _swap(names, old, name))
-
-
-def estimate_plan(costs: RoundCosts, plan: HybridPlan) -> HybridPlan:
-    """Return a plan with the seconds of the closed form instead of the simulator's."""
-    seconds = round_seconds(steps_of(costs, plan.stages), costs.micro_batches)
-    return replace(plan, seconds=seconds + ending_seconds(costs, plan.stages))
 
 
 def _set(shape: Shape, k: int, names: tuple[str, ...]) -> Shape:

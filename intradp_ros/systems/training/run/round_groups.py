@@ -182,18 +182,6 @@ class Ends:
     proof: Callable[[str, str], bytes] | None = None
 
 
-@dataclass(frozen=True)
-class OneMachine:
-    """Devices that are threads of this process."""
-
-    store: Any
-
-    def ends(self, plan: PlanId, label: str, timeout: float) -> Ends:
-        """Return the end of any of them."""
-        from torch.distributed.distributed_c10d import PrefixStore
-        return Ends('127.0.0.1', PrefixStore(f'{plan.term}.{plan.epoch}/{label}', self.store))
-
-
 def join_group(ways: Ways, plan: PlanId, names: Sequence[str], name: str,
                replicas: Sequence[str], timeout: float, rate: float | None = None,
                purpose: str = 'all') -> RoundGroup:
