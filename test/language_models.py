@@ -40,6 +40,13 @@ SHAPE = {'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 4,
          'bos_token_id': None, 'pad_token_id': None}
 MIXTURE = {'num_local_experts': 8, 'num_experts_per_tok': 3, 'moe_intermediate_size': 24}
 
+#: What configurations of some families must say.
+NEEDED: dict[str, dict[str, Any]] = {
+    'cwm': {'bos_token_id': 1},
+    'granitemoehybrid': {'num_local_experts': 0, 'layer_types': ['attention'] * 4,
+                         'shared_intermediate_size': 48, 'position_embedding_type': 'rope',
+                         'mamba_n_heads': 8}}
+
 
 def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: int = 0,
                dtype: torch.dtype = torch.float32, loud: float = 1.0, **shape: Any,
@@ -52,7 +59,7 @@ def tiny_model(folder: Path, family: str = 'llama', *, tied: bool = True, seed: 
     transformers = library()
     torch.manual_seed(seed)
     given = {**SHAPE, 'tie_word_embeddings': tied,
-             **(MIXTURE if FAMILIES[family].experts else {}), **shape}
+             **(MIXTURE if FAMILIES[family].experts else {}), **NEEDED.get(family, {}), **shape}
     config = transformers.AutoConfig.for_model(family, **given)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
     with torch.no_grad():

@@ -19,10 +19,6 @@ PROMPTS = (1, 2, 15, 16, 17, 33, 70)
 WITH_WINDOW = ('mistral', 'mixtral', 'ministral', 'gemma2', 'gemma3_text', 'phi3', 'olmo3',
                'exaone4')
 
-OF_ATTENTION = {'num_local_experts': 0, 'layer_types': ['attention'] * 4,
-                'shared_intermediate_size': 48, 'position_embedding_type': 'rope',
-                'mamba_n_heads': 8}
-
 
 @pytest.fixture(scope='module', params=[True, False], ids=['tied', 'untied'])
 def model(request, tmp_path_factory):
@@ -110,8 +106,6 @@ def test_requests_at_once_are_those_of_one_process_each(model):
 def test_families(tmp_path, family):
     extra = {'sliding_window': 24} if family in WITH_WINDOW else {}
     extra |= {'query_pre_attn_scalar': 8} if family in ('gemma2', 'gemma3_text') else {}
-    extra |= OF_ATTENTION if family == 'granitemoehybrid' else {}
-    extra |= {'bos_token_id': 1} if family == 'cwm' else {}
     manifest, store, whole = tiny_model(tmp_path, family, **extra)
     given = costs(manifest, 2)
     with LocalLanguage(given, 'a', Scripted(given, 2, True), {'a': store}, times=STEADY) as local:
