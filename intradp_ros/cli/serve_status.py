@@ -77,7 +77,7 @@ def asked(gateway: str, key: str) -> dict[str, Any]:
     except urllib.error.HTTPError as error:
         return {'error': f'{error}: {error.read(500).decode("utf-8", "replace")}'}
     except (OSError, ValueError) as error:
-        return {'error': str(error)}
+        return {'error': str(getattr(error, 'reason', error))}
     return state if isinstance(state, dict) else {'error': 'it answers something else'}
 
 

@@ -30,7 +30,6 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 FIRST_PART, PART = 1 << 10, 1 << 13
 
 
-
 def closed(code: int, reason: str) -> dict[str, Any]:
     """Return the message that closes a web socket: its frame has room for 123 bytes of reason."""
     return {'type': 'websocket.close', 'code': code,

@@ -132,7 +132,7 @@ class Docking:
             except ConnectionClosed as error:
                 cause = (error.rcvd.reason if error.rcvd else '') or 'the connection has ended'
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                cause = f'{type(error).__name__}: {error}'
+                cause = f'{type(error).__name__}: {str(error) or "silent for too long"}'
             finally:
                 self._socket = None
             if cause != said:

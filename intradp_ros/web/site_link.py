@@ -311,7 +311,7 @@ class SiteLinks:
                     await _Asking(site, self._gateway, socket).serve()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 answer = getattr(getattr(error, 'response', None), 'body', None)
-                cause = f'{type(error).__name__}: {error}' + (
+                cause = f'{type(error).__name__}: {str(error) or "silent for too long"}' + (
                     f': {answer[:500]!r}' if answer else '')
                 if cause != said:
                     _LOG.warning('site %s at %s: %s', site, address, cause)

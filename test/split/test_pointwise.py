@@ -35,6 +35,10 @@ def tensor(*shape: int) -> torch.Tensor:
     ('rsub.Scalar', (1,)),
     ('clone.default', ()),
     ('log_sigmoid.default', ()),
+    *((f'{name}.Scalar', (0.5,)) for name in (
+        'divide', 'greater', 'greater_equal', 'less', 'less_equal', 'multiply', 'not_equal',
+        'subtract')),
+    *((f'{name}.default', ()) for name in ('absolute', 'fix', 'negative', 'arctan')),
 ])
 def test_operator_of_one_value_is_exact(name: str, rest: tuple[object, ...], axis: int) -> None:
     local = check_local(Single(name, tensor(2, 3, 7, 5), *rest), axis)

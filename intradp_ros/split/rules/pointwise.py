@@ -12,8 +12,13 @@ from intradp_ros.split.calls.aligned import aligned_split, operands_of
 from intradp_ros.split.calls.site import follow, Rule, rules, Site, Split
 from intradp_ros.split.local_operator import Kind
 
-#: Point-wise operators that torch 2.6 does not declare so.
-_UNDECLARED = frozenset(['aten.ldexp.Tensor', 'aten.leaky_relu.default'])
+#: Point-wise operators that torch does not declare so: other names of some, and two of torch 2.6.
+_UNDECLARED = frozenset((
+    'aten.ldexp.Tensor', 'aten.leaky_relu.default', *(
+        f'aten.{name}.{form}' for form in ('Tensor', 'Scalar') for name in (
+            'divide', 'greater', 'greater_equal', 'less', 'less_equal', 'multiply', 'not_equal',
+            'subtract')), *(f'aten.{name}.default' for name in (
+                'absolute', 'arccos', 'arcsin', 'arctan', 'fix', 'negative'))))
 
 
 def is_pointwise(function: object) -> bool:
