@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.constant_numbers import settle_numbers
-from intradp_ros.graph.error_location import blame_submodule
+from intradp_ros.graph.error_location import blame_submodule, what_no_graph_says
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
 from intradp_ros.graph.graph_errors import CaptureError
@@ -74,7 +74,8 @@ def capture(
         raise CaptureError(quantised)
     args = example if isinstance(example, tuple) else (example,)
     reasons: dict[str, CaptureError] = {}
-    with torch.inference_mode(False), torch.no_grad():
+    # What torch.compile has wrapped is captured as it was written, and never compiled for it.
+    with torch.inference_mode(False), torch.no_grad(), torch.compiler.set_stance('force_eager'):
         call = example_call(model, args, kwargs or {})
         rehearsal = rehearse(model, call, effects)
         if effects:
@@ -88,11 +89,12 @@ def capture(
             except CaptureError as error:
                 reasons[method] = error
         else:
-            raise CaptureError(quantised or f'the model cannot be captured: {_describe(reasons)}')
+            raise CaptureError(quantised or 'the model cannot be captured: '
+                               + _why(model, call, reasons))
     if graph.method == 'module' and reasons:
         warnings.warn(
             f'{graph.name} is captured as one operator, which runs as a whole on one side: '
-            f'{quantised or _describe(reasons)}', stacklevel=2)
+            f'{quantised or _why(model, call, reasons)}', stacklevel=2)
     return graph if graph.opaque else normalise(graph)
 
 
@@ -224,6 +226,17 @@ def _fill(template: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Put references in the places of tensors among flattened arguments or results."""
     given = iter(tensors)
     return tuple(next(given) if isinstance(x, torch.Tensor) else x for x in template)
+
+
+def _why(model: nn.Module, call: ExampleCall, reasons: Mapping[str, CaptureError]) -> str:
+    """Return what of the model no graph says, as a user knows it; else what torch says."""
+    copied = private_copy(model, parameters=True)
+
+    def run() -> None:
+        args, kwargs = call.rebuild([tensor.clone() for tensor in call.tensors])
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            copied(*args, **kwargs)
+    return what_no_graph_says(run) or _describe(reasons)
 
 
 def _describe(reasons: Mapping[str, CaptureError]) -> str:

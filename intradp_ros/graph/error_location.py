@@ -4,12 +4,14 @@
 """Say where in a model an exception came from."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+import sys
 import sysconfig
 import traceback
+from types import FrameType
 from typing import Any
 
 import torch
@@ -44,6 +46,51 @@ def blame_submodule(model: nn.Module, doing: str) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+#: What no graph of operators says, by the files of torch that it goes through, and by functions;
+#: what to do instead.
+_USES: Sequence[tuple[tuple[str, ...], tuple[str, ...], str, str]] = (
+    (('nn/utils/rnn.py',), ('pack_padded_sequence', 'pack_sequence'), 'packs sequences',
+     'run the layer on the padded tensor, and mask or gather what it returns'),
+    (('_functorch/apis.py', '_functorch/eager_transforms.py'), (), 'calls torch.func or vmap',
+     'write it with dimensions of its own, by torch.einsum or torch.bmm say, and derivatives by '
+     'their formula'),
+    (('autograd/__init__.py',), ('grad', 'backward'), 'computes gradients',
+     'write them by their formula'),
+    (('nested/',), (), 'makes nested tensors', 'pad them'),
+    (('masked/',), (), 'makes masked tensors', 'take torch.where'))
+
+
+def what_no_graph_says(run: Callable[[], object]) -> str:
+    """Return what a run of a model uses that no graph can hold, where, and what to do; or ''."""
+    found: list[str] = []
+
+    def look(frame: FrameType, event: str, called: Any) -> None:
+        code, place = frame.f_code, frame.f_code.co_filename.removeprefix(torch_folder)
+        if found or event != 'call' or place == code.co_filename:
+            return
+        for places, functions, what, instead in _USES:
+            if place.startswith(places) and (not functions or code.co_name in functions):
+                found.append(f'it {what}{_line_of(frame)}, which no graph of operators holds: '
+                             f'{instead}')
+                return
+    torch_folder = f'{_SKIPPED[0]}/'
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        run()
+    except Exception:  # a run of it was well
+        pass
+    finally:
+        sys.setprofile(before)
+    return found[0] if found else ''
+
+
+def _line_of(frame: FrameType | None) -> str:
+    while frame is not None and _is_foreign(Path(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return f' at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}' if frame else ''
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,8 @@ def check(name: str, disk: Path, good: Path) -> None:
             assert 'No space left' in said or 'Read-only' in said or 'cannot be written' in said, (
                 where, said)
             assert left == before, (where, left.keys() ^ before.keys(), said)
+    for path in disk.iterdir():
+        path.unlink()
     with filled(disk), patch.dict(os.environ, INTRADP_CACHE=str(disk / 'cache')):
         status, said = ran([*words(whole if name != 'key' else good / 'more'), *(
             ['--overwrite'] if name == 'train run' else [])]) if name != 'key' else (0, '')

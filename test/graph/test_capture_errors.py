@@ -4,8 +4,10 @@
 """A model that cannot be captured is refused with a message that names the culprit."""
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
+import re
 from typing import Any
 
 from graph.nets import prepared, UNet
@@ -15,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from intradp_ros.graph.capture import capture
+from intradp_ros.graph.error_location import what_no_graph_says
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.reference_evaluation import run_graph
 
@@ -150,6 +153,33 @@ def test_examples_that_are_no_inputs_are_refused(example: Any, message: str) -> 
         capture(nn.Identity() if not example else Returns(X), example)
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def _gradient(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(x.sin().sum(), x)[0]
+
+
+def _of_each_row(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: row * row.sum(), out_dims=1)(x).T
+
+
+class Calls(nn.Module):
+    """What `function` computes."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
 class Inner(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * float(x[0])
@@ -245,9 +275,46 @@ def test_quantised_layers_are_named() -> None:
             capture(quantised, x, methods=('export', 'trace'))
 
 
+@pytest.mark.parametrize(('function', 'says'), [
+    (lambda x: torch.func.grad(lambda v: v.sin().sum())(x), 'torch.func or vmap.*torch.einsum'),
+    (_of_each_row, 'torch.func or vmap'),
+    (lambda x: nn.utils.rnn.pad_packed_sequence(nn.utils.rnn.pack_padded_sequence(
+        x[..., None], torch.tensor([x.shape[1]] * x.shape[0]), True), True)[0] * x.sum(),
+     'packs sequences.*padded tensor'),
+    (_gradient, 'computes gradients.*by their formula')])
+def test_what_no_graph_says_is_named_with_its_line_and_what_to_do(
+        function: Any, says: str) -> None:
+    said = what_no_graph_says(lambda: function(torch.rand(3, 2)))
+    assert re.search(says, said)
+    assert re.search(r' at test_capture_errors.py:\d+, which no graph', said)
+    assert not what_no_graph_says(lambda: Doubled.apply(torch.rand(3)))
+
+
 def test_a_frozen_program_is_captured_as_one_that_is_not() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
     x = torch.randn(1, 3, 8, 8)
     frozen = torch.jit.freeze(torch.jit.trace(model, x))
     graph = capture(frozen, x, methods=('export', 'trace'))
     torch.testing.assert_close(run_graph(graph, (x,))[0], model(x))
+
+
+def test_what_runs_as_a_whole_is_said_in_the_users_words() -> None:
+    with pytest.warns(UserWarning, match=r'one operator.*: it calls torch.func or vmap at test_'):
+        assert capture(Calls(_of_each_row), torch.rand(3, 2), methods=('trace', 'module')).opaque
+
+
+@pytest.mark.parametrize('compiles', [
+    lambda model, backend: torch.compile(model, backend=backend),
+    lambda model, backend: nn.Sequential(torch.compile(model[0], backend=backend), model[1]),
+    lambda model, backend: model.compile(backend=backend) or model,
+    lambda model, backend: Calls(torch.compile(model, backend=backend))])
+def test_what_is_compiled_is_captured_as_it_was_written(compiles: Any) -> None:
+    compiled: list[object] = []
+
+    def backend(graph: Any, example: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+    plain = nn.Sequential(nn.Linear(2, 3), nn.Sigmoid()).eval()
+    graph = capture(compiles(copy.deepcopy(plain), backend), X, methods=('export',))
+    assert not compiled
+    torch.testing.assert_close(run_graph(graph, [X])[0], plain(X))

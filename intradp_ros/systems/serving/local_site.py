@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -138,8 +139,8 @@ class LocalSite:
         """End all."""
         self._closing.set()
         self.gateway.close()
-        for executor in self.executors.values():
-            executor.close()
+        with ThreadPoolExecutor(64) as pool:  # each may take its seconds to end
+            list(pool.map(lambda executor: executor.close(), self.executors.values()))
         for thread in list(self._ends):
             thread.join()
 
