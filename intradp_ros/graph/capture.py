@@ -31,6 +31,7 @@ from intradp_ros.graph.error_location import blame_submodule, what_no_graph_says
 from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
 from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.kept_registrations import registered_once
 from intradp_ros.graph.no_operations import reshape_views
 from intradp_ros.graph.normalise import normalise
 from intradp_ros.graph.opaque import import_opaque
@@ -213,7 +214,8 @@ def _export(module: nn.Module, *arguments: Any) -> ExportedProgram:
     # An empty table of decompositions makes the program functional, but leaves
     # convolutions, attention, norms and pools whole.
     program = export(module, arguments, strict=False)
-    functional: ExportedProgram = program.run_decompositions({})
+    with registered_once():
+        functional: ExportedProgram = program.run_decompositions({})
     settled = settle_numbers(functional)
     return functional if settled is None else _export(settled, *arguments)
 
