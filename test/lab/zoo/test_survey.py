@@ -100,6 +100,7 @@ def test_results_are_kept_and_lines_that_changed_run_again(
     assert json.loads(kept.read_text())['operators'] == record['operators']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('option', 'limit', 'reason'), [
     ('--timeout', '1', 'longer than 1 s'), ('--memory', '0.001', 'memory')])
 def test_limits_end_one_network(
