@@ -54,10 +54,18 @@ def archive(example_models: ModuleType, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope='session')
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where profiles are kept from test to test: to measure one takes seconds."""
+    return tmp_path_factory.mktemp('profiles')
+
+
 @pytest.fixture
 def intradp(monkeypatch: pytest.MonkeyPatch, example_models: ModuleType, tmp_path: Path,
-            capsys: pytest.CaptureFixture[str]) -> Command:
-    """Return a function that runs `intradp` with arguments; profiles and books are not kept."""
+            profiles: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Return a function that runs `intradp` with arguments; profiles are kept, books are not."""
+    (tmp_path / 'cache').mkdir()
+    (tmp_path / 'cache' / 'profiles').symlink_to(profiles)
     monkeypatch.setenv('INTRADP_CACHE', str(tmp_path / 'cache'))
 
     def command(*arguments: object) -> Result:
