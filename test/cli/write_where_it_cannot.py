@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, ExitStack, redirect_stderr, redirect_stdout
+from importlib import import_module
 import io
 import os
 from pathlib import Path
@@ -26,6 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from intradp_lab.soak.small_disk import filled  # noqa: E402
 from intradp_ros.cli import output_paths  # noqa: E402
 from intradp_ros.cli.main import main  # noqa: E402
+from intradp_ros.core import plain_file  # noqa: E402
 
 DENSE = ['example_models:dense', '--input', '1x3x24x16']
 #: Words of each command, of which those with a + name what is written.
@@ -79,7 +81,7 @@ def full(disk: Path) -> Iterator[None]:
 def filling(disk: Path) -> Iterator[None]:
     """Fill the disk as soon as a command has seen that it can be written to."""
     with ExitStack() as until_end:
-        look: Callable[[str], None] = output_paths.check_folder
+        look: Callable[[str], None] = plain_file.check_folder
         count = 0
 
         def looked(folder: str) -> None:
@@ -151,9 +153,8 @@ if __name__ == '__main__':
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         os.environ['INTRADP_CACHE'] = str(place / 'cache')
-        import test_fleet_plan
-        import test_serve_plan
-        import test_train
+        test_fleet_plan, test_serve_plan, test_train = (
+            import_module(name) for name in ('test_fleet_plan', 'test_serve_plan', 'test_train'))
         (place / 'fleet.yaml').write_text(test_serve_plan.FLEET)
         (place / 'services.yaml').write_text(test_serve_plan.SERVICES[
             :test_serve_plan.SERVICES.index('  edges:')] + test_serve_plan.SERVICES[

@@ -46,7 +46,7 @@ def write_rerun(path: Path, views: Iterable[tuple[float, View]],
 class _File:
     def __init__(self, file: BinaryIO, picture: Callable[[str], bytes | None]) -> None:
         self._stream, self._picture = rr.RecordingStream('intradp_view'), picture
-        self._file, self._bytes = file, self._stream.binary_stream()
+        self._file, self._bytes = file, rr.binary_stream(self._stream)
         self._last: dict[str, Any] = {}
         self._blocks: dict[str, Block] = {}
         self._tabs: dict[str, dict[str, Any]] = {}  # views by section and path

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from intradp_ros.runtime.requests.text_requests import Sampling
 
-Floats, Doubles = npt.NDArray[np.float32], npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 _MIX, _BITS = 0x9E3779B97F4A7C15, (1 << 64) - 1
 #: Classes of chances, each so many times less than the one before, by which some are sorted out.
