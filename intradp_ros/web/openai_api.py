@@ -51,6 +51,7 @@ STATUS = {Fate.REFUSED: 503, Fate.LATE: 504, Fate.CANCELLED: 499}
 _DONE = (Fate.DONE, Fate.RESUMED)
 #: Characters of a body, which `web/access.py` limits by bytes.
 _MOST_BODY = 8 << 20
+_PATHS = ('/v1/chat/completions', '/v1/completions', '/v1/models', '/health')
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ def openai_app(model: TextModel | TextIntake) -> FastAPI:
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:
-        return _error(error.status_code, str(error.detail))
+        return _error(error.status_code, str(error.detail) if error.status_code != 404 else
+                      f'there is no {request.url.path[:60]}, but {", ".join(_PATHS)}')
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:

@@ -75,7 +75,11 @@ def gguf_checkpoint(path: Path) -> Checkpoint:
                              'gguf_file': path.name, 'local_files_only': True}
     transformers = library()
     file = _GgufFile(path)
-    config = file.mixture(transformers, transformers.AutoConfig.from_pretrained(**where))
+    try:
+        config = file.mixture(transformers, transformers.AutoConfig.from_pretrained(**where))
+    except ValueError as error:  # an architecture that the library does not read from them
+        raise ImportModelError(f'{path}: {str(error)[:200]} Take the folder of the original '
+                               'weights, where such models are taken') from None
     check_family({'model_type': config.model_type})
     plain = plain_config(config.to_diff_dict(), config) | file.overrides(config)
     check_config(plain)

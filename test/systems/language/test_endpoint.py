@@ -203,3 +203,17 @@ def test_what_changes_nothing_is_taken(endpoint: Endpoint) -> None:
         'user': 'me', 'max_completion_tokens': 12, 'response_format': {'type': 'text'},
         'modalities': ['text'], 'metadata': {'a': 'b'}, 'stream_options': None},
         ).choices[0].message.content == wanted
+
+
+def test_a_path_that_is_not_there_is_refused_with_those_that_are(endpoint: Endpoint) -> None:
+    with pytest.raises(openai.NotFoundError, match='no /v1/embeddings, but .*/v1/completions'):
+        endpoint.client.embeddings.create(model=endpoint.name, input='a')
+
+
+@pytest.mark.parametrize('field, value, reason', [
+    ('temperature', '0.5', 'temperature: Input should be a valid number'),
+    ('max_tokens', 1 << 30, r'within 1\.\.1048576, got 1073741824'), ('prompt', [], '1 to 16')])
+def test_a_refusal_says_what_would_do(endpoint: Endpoint, field: str, value: Any, reason: str,
+                                      ) -> None:
+    with pytest.raises(openai.BadRequestError, match=reason):
+        endpoint.complete(**{field: value})
