@@ -48,7 +48,8 @@ def imported(package: str) -> Iterator[str]:
                 yield node.module.split('.')[0]
 
 
-OURS = {*sys.stdlib_module_names, 'intradp_ros', 'intradp_lab'}
+#: The second is known to type checkers alone.
+OURS = {*sys.stdlib_module_names, '_typeshed', 'intradp_ros', 'intradp_lab'}
 MODULES = sorted({*imported('intradp_ros')} - OURS - OF_RQT)
 OF_LAB = sorted({*imported('intradp_lab')} - OURS - {*MODULES} - {'setuptools', 'ultralytics'})
 
