@@ -318,11 +318,21 @@ def _reordered(x: torch.Tensor) -> torch.Tensor:
 
 def _check_devices(model: nn.Module, call: ExampleCall) -> None:
     inputs = ((f'input {name!r}', x) for name, x in zip(call.tensor_names, call.tensors))
-    held = ((f'parameter {name!r}', x) for name, x in model.named_parameters())
+    held = ((f'{kind} {name!r}', x) for kind, named in (
+        ('parameter', model.named_parameters()), ('buffer', model.named_buffers()))
+        for name, x in named)
     for what, tensor in (*inputs, *held):
+        if nn.parameter.is_lazy(tensor):
+            raise CaptureError(f'{what} has no shape yet, for its module is lazy: run the model '
+                               'once on an example before')
+        if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr,
+                             torch.sparse_bsc):
+            raise CaptureError(f'{what} is sparse ({tensor.layout}), which cannot be copied: '
+                               'make it dense, by .to_dense()')
         if tensor.device.type != 'cpu':
             raise CaptureError(
-                f'{what} is on device {tensor.device}; move model and example to the CPU')
+                f'{what} is on device {tensor.device}; move model and example to the CPU'
+                + ', where weights are loaded: it has no values' * tensor.is_meta)
 
 
 def _run(model: nn.Module, call: ExampleCall, tensors: Sequence[torch.Tensor]) -> Rehearsal:

@@ -172,3 +172,34 @@ def test_what_cannot_be_exported_is_named_by_its_line(capfd: pytest.CaptureFixtu
         with pytest.raises(TaskError, match=rf'\(test_refusals\.py, line \d+\) .*{change}'):
             capture(made(Branching(numpy)))
     assert 'symbolic_shapes' not in capfd.readouterr().err
+
+
+class Odd(nn.Module):
+    """A linear layer, and what `last` makes of its result."""
+
+    def __init__(self, last: Callable[[torch.Tensor], Any] | None = None, **more: Any) -> None:
+        super().__init__()
+        self.a, self.last = nn.Linear(6, 3, **more), last
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.last(self.a(x)) if self.last else self.a(x)
+
+
+def _masked() -> Odd:
+    model = Odd()
+    model.register_buffer('mask', torch.eye(3).to_sparse())
+    return model
+
+
+@pytest.mark.parametrize('module, reason', [
+    (lambda: Odd(device='meta'), 'a.weight has no values .*load the weights'),
+    (_masked, 'mask is sparse .*to_dense'),
+    (lambda: Odd(lambda y: (row for row in y)), 'returns a generator without tensors'),
+    (lambda: Odd(torch.func.grad(lambda y: y.sin().sum())),
+     r'it calls torch.func or vmap at test_refusals.py:\d+.*torch.einsum')])
+def test_what_users_write_is_refused_in_their_words(module: Callable[[], nn.Module],
+                                                    reason: str) -> None:
+    task = made(module())
+    with pytest.raises(TaskError, match=reason):
+        try_task(task)
+        capture(task)

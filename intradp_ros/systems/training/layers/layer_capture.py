@@ -13,8 +13,10 @@ import traceback
 
 import torch
 from torch import fx, nn
+from torch._subclasses import FakeTensor
 from torch.distributions import Distribution
 
+from intradp_ros.graph.error_location import what_no_graph_says
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
 from intradp_ros.systems.training.base.task import (
     call,
@@ -199,6 +201,9 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
             raise TaskError(f'it returns a {structure.odd[0]}: it may return tensors with a row a '
                             'sample, in tuples, lists, dicts and dataclasses, and None')
         return made
+
+    def uses() -> str:
+        return what_no_graph_says(lambda: call(copy.deepcopy(itself), given.filled(tried)))
     vars(module).update(forward=in_a_row, **{name: type(value)() for name, value in hooks.items()})
     level, aside = logging.root.manager.disable, io.StringIO()
     logging.disable(logging.CRITICAL)  # what is wrong is said once
@@ -208,11 +213,16 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
     except TaskError:
         raise
     except Exception as error:
+        says = uses()
         first = f'{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ""}'
         raise TaskError(f'{type(module).__name__} cannot be exported in training mode: {first}'
-                        f'{line_of(error)} ({_change(error)})') from error
+                        f'{line_of(error)} ({says or _change(error)})') from error
     finally:
         logging.disable(level)
         restore_attributes(attributes)  # also what the pass assigned
+    if any(isinstance(x, FakeTensor) for part in root.modules()
+           for x in (*vars(part).values(), *part._buffers.values())):
+        raise TaskError(f'{type(module).__name__} cannot be exported in training mode: '
+                        + (uses() or 'it makes a tensor that an export does not see'))
     root.graph.set_codegen(fx.graph.CodeGen())  # tensors in a row, as stages take them
     return root

@@ -130,6 +130,12 @@ def _check_module(module: nn.Module) -> None:
                             ', which an export has not: let a parameter have the hook')
         if any(nn.parameter.is_lazy(p) for p in part.parameters(recurse=False)):
             raise TaskError(f'{what} lazy still: run it once on a sample before it is given')
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.layout is not torch.strided:
+            raise TaskError(f'{name} is sparse ({tensor.layout}), and is neither compared nor '
+                            'sent: make it dense, by .to_dense()')
+        if tensor.is_meta:
+            raise TaskError(f'{name} has no values (device meta): load the weights before')
     known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     for name, tensor in module.state_dict(keep_vars=True).items():
         if isinstance(tensor, torch.Tensor) and id(tensor) not in known:
@@ -213,6 +219,9 @@ def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,
             return call(module, inputs)
     rows = len(tensors_of(targets)[0])
     outputs = done(f'the module{where}', run, change or f'it gets {forms(inputs)}')
+    if not tensors_of(outputs):
+        raise TaskError(f'the module{where} returns a {type(outputs).__name__} without tensors: '
+                        'let it return tensors, or tuples, lists, dicts or dataclasses of them')
     for x in tensors_of(outputs):
         if not x.dim() or len(x) != rows:
             raise TaskError(f'the module{where} returns a tensor of the shape {tuple(x.shape)} '
