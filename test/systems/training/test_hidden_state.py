@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 import sys
+import threading
 import types
 from typing import Any
 
@@ -30,6 +31,7 @@ from intradp_ros.systems.training.base.task import (
     TensorData,
     TrainingTask,
 )
+from intradp_ros.systems.training.base.user_code import remembered
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.round_trial import try_rounds
 from intradp_ros.systems.training.layers.task_trial import try_task
@@ -230,6 +232,15 @@ def test_a_module_that_counts_is_refused() -> None:
             return super().forward(x)
     with pytest.raises(TaskError, match='changes with each pass'):
         tried(task_of(Counting(*network())))
+
+
+def test_what_a_thread_notes_is_not_what_a_task_remembers() -> None:
+    """Progress bars of libraries have one, which the functions of their modules lead to."""
+    bar = threading.Thread()
+    found = []
+    for bar.woken in range(2):  # type: ignore[attr-defined]
+        found.append(remembered(loss=lambda: bar))
+    assert found[0] == found[1]
 
 
 def test_an_average_of_weights_that_a_hook_keeps_is_refused() -> None:

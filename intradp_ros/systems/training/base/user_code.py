@@ -181,7 +181,8 @@ def _walk(roots: Any, names: Sequence[str] = (), but: Sequence[Any] = (),
 
 
 def _parts(one: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(one, (*_PLAIN, torch.Tensor, np.ndarray, types.ModuleType, torch.Generator)):
+    if isinstance(one, (*_PLAIN, torch.Tensor, np.ndarray, types.ModuleType, torch.Generator,
+                        threading.Thread)):  # a thread, of a progress bar say, goes by time
         return
     if isinstance(one, Mapping):
         yield from ((f'[{key!r:.40}]', value) for key, value in list(one.items()))
