@@ -41,7 +41,8 @@ def test_rows_that_may_mix_are_seen(function):
 @pytest.mark.parametrize('module, tensors', [
     (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
                    nn.Flatten(), nn.Linear(36, 5)), [torch.randn(4, 3, 8, 8)]),
-    (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), [torch.randn(4, 5, 8)]),
+    pytest.param(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), [torch.randn(4, 5, 8)],
+                 marks=pytest.mark.slow),
     (Of(lambda ids, mask, x: (nn.functional.one_hot(ids, 9).float() * mask[:, :, None]).sum(1)
         + x.reshape(4, 3, 3).transpose(1, 2).flatten(1)),
      [torch.ones(4, 7, dtype=torch.int64), torch.ones(4, 7), torch.randn(4, 9)]),

@@ -56,7 +56,8 @@ def nets(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('inputs', [
     '{image: uint8 3x2x2, state: float32 5}', '{state: float32 5, image: uint8 3x2x2}',
-    '{observation/image: uint8 3x2x2, observation/state: float32 5}'])
+    pytest.param('{observation/image: uint8 3x2x2, observation/state: float32 5}',
+                 marks=pytest.mark.slow)])
 def test_inputs_go_by_name_or_in_order(nets, inputs):
     service, = parse_services('services:\n  a: {model: "nets_of_two:policy", deadline: 1 s, '
                               f'batches: [1, 2], inputs: {inputs}}}')
