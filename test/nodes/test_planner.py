@@ -49,7 +49,7 @@ def measured(make: Callable[[], nn.Module]) -> tuple[SharedModel, Profile]:
     """Measure a network."""
     source = torch.randn(1, 3, 32, 48)
     model = share_module(seeded(make, 32, 48), (source,))
-    return model, measure_profile(model.split, (source,))
+    return model, measure_profile(model.split, (source,), budget=0.1)
 
 
 def profiles_of(make: Callable[[], nn.Module]) -> list[OperatorProfile]:
