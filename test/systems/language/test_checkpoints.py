@@ -160,7 +160,8 @@ def test_weights_stay_as_they_are_stored(folder: Path, store: BlobStore) -> None
 
 @pytest.mark.parametrize('family', ['llama', 'qwen2', 'qwen3', 'gemma3_text'])
 def test_a_gguf_file_is_the_model(tmp_path: Path, store: BlobStore, family: str) -> None:
-    more = {'sliding_window': 16, 'num_hidden_layers': 7} if family == 'gemma3_text' else {}
+    more = {'sliding_window': 16, 'num_hidden_layers': 7,
+            'query_pre_attn_scalar': 8} if family == 'gemma3_text' else {}
     _, _, model = tiny_model(tmp_path / 'first', family, tied=family != 'qwen2', **more)
     path = write_gguf(tmp_path / 'Small-1.5B.Q8_0.GGUF', model)
     manifest = import_model(path, store.put)
@@ -177,8 +178,9 @@ def test_a_gguf_file_is_the_model(tmp_path: Path, store: BlobStore, family: str)
 def test_positions_of_a_gguf_file_are_scaled_as_it_says(tmp_path: Path, store: BlobStore,
                                                        family: str, rope: Any) -> None:
     """The library reads such files without: other tokens."""
+    shape = {'query_pre_attn_scalar': 8} if family == 'gemma3_text' else {}
     _, _, model = tiny_model(tmp_path / 'first', family, rope_parameters=rope,
-                             num_hidden_layers=7)
+                             num_hidden_layers=7, **shape)
     more = {}
     if family == 'llama':  # as llama.cpp's converter does
         plain = 10000.0 ** -(torch.arange(0, 8, 2) / 8)
