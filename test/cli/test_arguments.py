@@ -97,7 +97,8 @@ ANY = {'--name', 'prompt', 'task', '--nodes', '--without', '--coordinator'}
 UNSEEN = ('serve ', 'node', 'bench serving', 'demo-serving')
 #: Work, each replaced by what fails the test.
 WORK = {
-    'intradp_ros.cli.subject': ('load_factory',), 'intradp_ros.cli.model_archive': ('capture',),
+    'intradp_ros.cli.subject': ('load_factory',),
+    'intradp_ros.cli.model_archive': ('capture_ladder',),
     'intradp_ros.systems.language.measure': ('measure_blocks',),
     'intradp_ros.systems.training.plan.prepared': ('capture', 'measure_layers'),
     'intradp_lab.cli.bench_paper': ('prepare_all',), 'intradp_lab.cli.bench_fleet': ('measure',),
