@@ -8,7 +8,7 @@ import copy
 import json
 from pathlib import Path
 import re
-from typing import Any
+from typing import Any, cast
 
 from graph.nets import prepared, UNet
 import pytest
@@ -305,7 +305,8 @@ def test_what_runs_as_a_whole_is_said_in_the_users_words() -> None:
 
 @pytest.mark.parametrize('compiles', [
     lambda model, backend: torch.compile(model, backend=backend),
-    lambda model, backend: nn.Sequential(torch.compile(model[0], backend=backend), model[1]),
+    lambda model, backend: nn.Sequential(
+        cast(Any, torch.compile)(model[0], backend=backend), model[1]),
     lambda model, backend: model.compile(backend=backend) or model,
     lambda model, backend: Calls(torch.compile(model, backend=backend))])
 def test_what_is_compiled_is_captured_as_it_was_written(compiles: Any) -> None:
