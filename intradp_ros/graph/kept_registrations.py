@@ -17,12 +17,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import torch
 from torch._export import utils
 from torch._subclasses import fake_impls
 from torch.export import exported_program
 
 _OVERRIDES, _LOOKS_UP = '_override_composite_implicit_decomp', '_materialize_cpp_cia_ops'
-_OVERRIDE: Callable[[Any], Any] | None = getattr(exported_program, _OVERRIDES, None)
+#: The releases whose way is known here; others register anew for each program.
+_KNOWN = torch.__version__.startswith('2.13.')
+_OVERRIDE: Callable[[Any], Any] | None = (
+    getattr(exported_program, _OVERRIDES, None) if _KNOWN else None)
 _LOOK_UP: Callable[[], None] | None = getattr(utils, _LOOKS_UP, None)
 _RULES: dict[Any, Any] = fake_impls.op_implementations_dict
 
@@ -57,7 +61,7 @@ _kept: deque[tuple[Mapping[Any, Any], _State, _State]] = deque(maxlen=4)
 @contextmanager
 def registered_once() -> Iterator[None]:
     """Let torch take what it has registered before, where all is as it was then."""
-    if _OVERRIDE is None or _LOOK_UP is None:  # another release of torch
+    if _OVERRIDE is None or _LOOK_UP is None:
         yield
         return
     setattr(exported_program, _OVERRIDES, _override)

@@ -4,11 +4,15 @@
 """Whether rows of a batch are computed apart from each other, by what operators read."""
 from __future__ import annotations
 
+from dataclasses import replace
+import math
+
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from intradp_ros.graph.operator_graph import callee, map_refs, Operator, OperatorGraph, ValueRef
+from intradp_ros.graph.rewrite import rebuild
 from intradp_ros.split.local_operator import LocalOperator, SplitGraph
 from intradp_ros.split.rules.pointwise import is_pointwise
 from intradp_ros.split.split_graph import split_graph
@@ -27,6 +31,7 @@ def mixed_rows(graph: OperatorGraph) -> str:
     It is '' if each row of each output is shown to follow from the same row of the inputs alone,
     whatever the numbers are: by the rows that each operator reads (`RowMap`).
     """
+    graph = _reshaped(graph)
     split = split_graph(graph, 0)
     batch = graph.values[graph.inputs[0]].shape[0]
     found: dict[int, _Rows] = {v: (0, np.eye(batch, dtype=bool)) for v in graph.inputs}
@@ -43,6 +48,22 @@ def mixed_rows(graph: OperatorGraph) -> str:
                                               np.zeros_like(rows)):
                 return f'rows of a batch may mix (first in {first})'
     return ''
+
+
+def _reshaped(graph: OperatorGraph) -> OperatorGraph:
+    """Make each look-up by constants that only inserts dimensions, as of a mask, a reshape."""
+    def plain(operator: Operator) -> Operator:
+        if operator.target != 'aten.index.Tensor' or not isinstance(operator.args[0], ValueRef) \
+                or len(operator.inputs) > 1 or operator.args[0] in operator.args[1]:
+            return operator
+        shape = graph.values[operator.args[0].value].shape
+        names = torch.arange(math.prod(shape)).view(shape)
+        found = names[tuple(slice(None) if ref is None else graph.parameters[ref.name]
+                            for ref in operator.args[1])]
+        return replace(operator, target='aten.reshape.default',
+                       args=(operator.args[0], list(found.shape))) \
+            if torch.equal(found.flatten(), names.flatten()) else operator
+    return rebuild(graph, operators=[plain(operator) for operator in graph.operators])
 
 
 def _followed(split: SplitGraph, local: LocalOperator, found: dict[int, _Rows], batch: int,
