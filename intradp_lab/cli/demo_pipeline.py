@@ -360,7 +360,7 @@ def said_of(report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         'title': 'A perception pipeline', 'well': not report['failed'] and same == frames,
         'headline': f'{same} of {frames} typed messages are those of the unsplit models.',
-        'remarks': [f'The demo failed: {report["failed"]}' if report['failed'] else '',
+        'remarks': [*([f'The demo failed: {report["failed"]}'] if report['failed'] else ()),
                     f'{report["outage"][0].upper()}{report["outage"][1:]}: {cut["frames"]} frames '
                     f'came meanwhile, {cut["lost"]} of them were lost, {cut["equal"]} are equal.',
                     report['weights']],
