@@ -355,7 +355,7 @@ def _language(record: Recorded, report: Report, step: int) -> Sections:
                 'computing': 'computing_ms ms', 'waits for disk': 'disk_ms ms',
                 'waits for others': 'peers_ms ms', 'sent': 'sent_kb kB',
                 'received': 'received_kb kB'}, [
-                    (name, {**row, **{key: mine[key][name] for key in (
+                    (name, {**row, **{key: mine[key].get(name, 0) for key in (
                         'blocks', 'streamed', 'peak_mb', 'limit_mb')}})
                     for name, row in mine['per_token'].items()]),
             _of_token(record, mine, step)]
