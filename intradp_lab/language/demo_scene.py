@@ -259,7 +259,7 @@ def _best(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[s
 
 
 def _read_rate(trace: Sequence[tuple[str, float, float]], began: float, blocks: int,
-               nbytes: int) -> float:
+               nbytes: float) -> float:
     """Return the bytes a second that a disk gave in a run; `nbytes` have so many blocks."""
     loads = [(start, end) for text, start, end in trace
              if text[0] == 'L' and '>' not in text and start > began]
