@@ -137,10 +137,10 @@ def said(report: Mapping[str, Any]) -> dict[str, Any]:
             ('model', f'{report["model"]["stored_mb"]:.0f} MB as its file has them ('
                       f'{", ".join(report["model"]["types"])}), computed in float32; one process: '
                       'the same in float32'),
-            ('a token', 'median between tokens of one answer'),
+            ('a token', 'median between tokens of one answer; the mean where blocks are read '
+                        'from disk, which pauses'),
             ('limit', 'each weight is read once a token from memory, or from the disk before; '
                       'rates of memory, disk and hops are those measured in this run'),
-            ('ms a token', 'median; the mean where blocks are read from disk, which pauses'),
             ('devices', f'processes of this machine behind an access point of {report["mbit"]:g} '
                         f'Mbit/s, each disk limited to {report["disk"] / MB:g} MB/s; memory is '
                         'what the process has to itself, interpreter and libraries included'),
