@@ -140,7 +140,8 @@ def said(report: Mapping[str, Any]) -> dict[str, Any]:
             ('a token', 'median between tokens of one answer; the mean where blocks are read '
                         'from disk, which pauses'),
             ('limit', 'each weight is read once a token from memory, or from the disk before; '
-                      'rates of memory, disk and hops are those measured in this run'),
+                      'rates of memory, disk and hops are those measured in this run, of disks at '
+                      'least what they gave while tokens were computed'),
             ('devices', f'processes of this machine behind an access point of {report["mbit"]:g} '
                         f'Mbit/s, each disk limited to {report["disk"] / MB:g} MB/s; memory is '
                         'what the process has to itself, interpreter and libraries included'),

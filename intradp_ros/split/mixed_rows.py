@@ -44,8 +44,7 @@ def mixed_rows(graph: OperatorGraph) -> str:
     for output in graph.outputs:
         if isinstance(output, ValueRef):
             dim, rows = found[output.value]
-            if dim != 0 or not np.array_equal(rows & ~np.eye(len(rows), batch, dtype=bool),
-                                              np.zeros_like(rows)):
+            if dim != 0 or (rows & ~np.eye(len(rows), batch, dtype=bool)).any():
                 return f'rows of a batch may mix (first in {first})'
     return ''
 
