@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import json
 from pathlib import Path
-import sys
 from typing import Any
 
 from rich.console import Console
@@ -19,6 +18,7 @@ import torch
 from torch import nn
 
 from intradp_lab.zoo.classifiers.convnext import ConvNeXt
+from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.perception.graph_wrappers import HalfPrecision
 from intradp_ros.runtime.models.catalogue import ModelSpec
 
@@ -52,8 +52,7 @@ def resnet50_bfloat16() -> nn.Module:
 
 def yolov8n() -> nn.Module:
     """Return backbone and heads of YOLOv8n with random weights."""
-    sys.path.append(str(Path(__file__).resolve().parents[1] / 'tools'))
-    importlib.import_module('survey.vision').torchvision()
+    torchvision()
     tasks = importlib.import_module('ultralytics.nn.tasks')
     model: nn.Module = tasks.DetectionModel('yolov8n.yaml', verbose=False)
     return model

@@ -29,7 +29,7 @@ from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTim
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.stage_actions import Action
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan, TrainingStage
-from intradp_ros.systems.training.run.exchange import Exchange
+from intradp_ros.systems.training.run.weight_exchange import Exchange
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit

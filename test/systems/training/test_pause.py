@@ -10,7 +10,7 @@ from training_fleet import difference, Faults, fixed, make_task, start
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.systems.training.layers.layer_capture import capture
-from intradp_ros.systems.training.run.exchange import Exchange
+from intradp_ros.systems.training.run.weight_exchange import Exchange
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.trainer import Trainer

@@ -29,8 +29,8 @@ from intradp_ros.systems.training.layers.checkpoint import (
     read_checkpoint,
 )
 from intradp_ros.systems.training.plan.prepared import prepare, Prepared
-from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.snapshots import pack
+from intradp_ros.systems.training.run.weight_exchange import Exchange
 from intradp_ros.systems.training.service import round_log, training_job
 from intradp_ros.systems.training.service import trainer as trainer_module
 from intradp_ros.systems.training.service.round_log import has_events, MetricsFile, TensorBoard

@@ -42,7 +42,7 @@ from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import best_of, read_checkpoint
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.plan.prepared import Prepared
-from intradp_ros.systems.training.run.exchange import stream_key
+from intradp_ros.systems.training.run.weight_exchange import stream_key
 from intradp_ros.systems.training.run.worker import Worker
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service import session_fleet

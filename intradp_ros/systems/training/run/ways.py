@@ -10,7 +10,6 @@ import time
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanId
-from intradp_ros.systems.training.run.exchange import bring, fetch, given_key
 from intradp_ros.systems.training.run.meeting import Meeting, MeetingStore, Place
 from intradp_ros.systems.training.run.round_groups import Ends
 from intradp_ros.systems.training.run.tunnels import (
@@ -19,6 +18,7 @@ from intradp_ros.systems.training.run.tunnels import (
     shut_door,
     Tunnels,
 )
+from intradp_ros.systems.training.run.weight_exchange import bring, fetch, given_key
 
 #: Times that a state is brought to the trainer, and seconds between two of them.
 ATTEMPTS, REST = 3, 0.5

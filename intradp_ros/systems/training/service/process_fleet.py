@@ -20,8 +20,8 @@ from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.layer_table import LayerTable
 from intradp_ros.systems.training.layers.task_facts import task_facts
 from intradp_ros.systems.training.plan.training_plan import Planner
-from intradp_ros.systems.training.run.exchange import Exchange
 from intradp_ros.systems.training.run.round_groups import check_distributed
+from intradp_ros.systems.training.run.weight_exchange import Exchange
 from intradp_ros.systems.training.run.worker_process import ProcessLink
 from intradp_ros.systems.training.run.worker_settings import Emulation, Settings
 from intradp_ros.systems.training.service.round_commit import RoundCommit

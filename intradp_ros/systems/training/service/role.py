@@ -33,9 +33,9 @@ from intradp_ros.runtime.member.role import Host, Lacking, Plan, Role
 from intradp_ros.runtime.weights.state import State
 from intradp_ros.split.kernel_device import HOST
 from intradp_ros.systems.training.layers.task_facts import apart
-from intradp_ros.systems.training.run.exchange import stream_key
 from intradp_ros.systems.training.run.round_groups import check_distributed, GroupError
 from intradp_ros.systems.training.run.site_address import site_address
+from intradp_ros.systems.training.run.weight_exchange import stream_key
 from intradp_ros.systems.training.run.worker_process import ProcessLink
 from intradp_ros.systems.training.run.worker_settings import Settings
 from intradp_ros.systems.training.service.messages import read_order

@@ -27,7 +27,7 @@ from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.task_facts import task_facts
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.training_plan import Planner
-from intradp_ros.systems.training.run.exchange import Exchange, stream_key
+from intradp_ros.systems.training.run.weight_exchange import Exchange, stream_key
 from intradp_ros.systems.training.service.messages import read_report
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
 from intradp_ros.systems.training.service.session_plan import TrainingSession

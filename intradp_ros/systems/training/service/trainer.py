@@ -20,7 +20,6 @@ from intradp_ros.systems.training.base.task import TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import Checkpoint
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.plan.training_plan import Planner
-from intradp_ros.systems.training.run.exchange import Exchange, given_key
 from intradp_ros.systems.training.run.snapshots import (
     most_bytes,
     pack,
@@ -31,6 +30,7 @@ from intradp_ros.systems.training.run.snapshots import (
 )
 from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.run.validation import parts_of
+from intradp_ros.systems.training.run.weight_exchange import Exchange, given_key
 from intradp_ros.systems.training.service.round_commit import Order, Phase, RoundCommit
 
 #: Seconds without a sign of life after which a device counts as lost.

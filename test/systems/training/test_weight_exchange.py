@@ -22,7 +22,6 @@ import torch
 from intradp_ros.cluster.plan_id import PlanId
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.runtime.transport.sealed_stream import connect
-from intradp_ros.systems.training.run.exchange import bring, Exchange, fetch, stream_key
 from intradp_ros.systems.training.run.meeting import Meeting, MeetingError, MeetingStore
 from intradp_ros.systems.training.run.round_groups import GroupError, join_group
 from intradp_ros.systems.training.run.tunnels import (
@@ -32,6 +31,7 @@ from intradp_ros.systems.training.run.tunnels import (
     Tunnels,
 )
 from intradp_ros.systems.training.run.ways import WorkerWays
+from intradp_ros.systems.training.run.weight_exchange import bring, Exchange, fetch, stream_key
 
 KEYS = [b'', stream_key(SharedKey(bytes(range(32))), 7)]
 
