@@ -10,7 +10,7 @@ stay, `runtime/transport/connection_limits.py` says.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 import fcntl
 import os
@@ -19,6 +19,7 @@ import sys
 import termios
 from typing import Any
 
+from intradp_ros.core.version import VERSION
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Connections, Life
 
 Message = MutableMapping[str, Any]
@@ -26,8 +27,24 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
+#: The header in which a gateway, another one and a robot on its dock say what they speak.  The
+#: number grows when messages between them change.
+PEERS, SPEAKS = 'intradp-peers', f'1 {VERSION}'
 #: Bytes that are read at once, before the first head and after it.
 FIRST_PART, PART = 1 << 10, 1 << 13
+
+
+def header(scope: Mapping[str, Any], name: bytes) -> bytes:
+    """Return a header of a request, b'' if there is none."""
+    return next((value for key, value in scope['headers'] if key.lower() == name), b'')
+
+
+def other_release(said: str) -> str:
+    """Return why the other side of `PEERS` is not understood, '' if it is."""
+    number, _, release = said.partition(' ')
+    return '' if number == SPEAKS.split()[0] else (
+        f'it has another release of intradp_ros, {release[:20]!a}, than {VERSION} here: install '
+        'one on all sites and docked robots')
 
 
 def closed(code: int, reason: str) -> dict[str, Any]:

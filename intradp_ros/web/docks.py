@@ -36,7 +36,15 @@ from intradp_ros.systems.serving.executor_messages import (
 )
 from intradp_ros.systems.serving.gateway import Coming, Gateway
 from intradp_ros.systems.serving.service import Service
-from intradp_ros.web.connections import closed, Receive, Send
+from intradp_ros.web.connections import (
+    closed,
+    header,
+    other_release,
+    PEERS,
+    Receive,
+    Send,
+    SPEAKS,
+)
 
 _LOG = logging.getLogger(__name__)
 PATH = '/docks'
@@ -63,9 +71,9 @@ class DockSockets:
         """Serve a robot until it goes."""
         client = scope['client_name']
         await receive()
-        await send({'type': 'websocket.accept'})
-        why = '' if {client, ANY} & self._names else \
-            f'{client} may not dock here: name it in --docks'
+        await send({'type': 'websocket.accept', 'headers': [(PEERS.encode(), SPEAKS.encode())]})
+        why = other_release(header(scope, PEERS.encode()).decode('latin-1')) if (
+            {client, ANY} & self._names) else f'{client} may not dock here: name it in --docks'
         dock, task = None, None
         try:
             if not why:

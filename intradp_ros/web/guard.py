@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from intradp_ros.web.access import Clients, ClientShare, Refusal
-from intradp_ros.web.connections import App, Message, Receive, Send
+from intradp_ros.web.connections import App, header, Message, Receive, Send
 
 #: Why a web socket is closed: by rule, for a message that is too large.
 POLICY, TOO_LARGE = 1008, 1009
@@ -53,11 +53,11 @@ class Guard:
         is_open = scope['type'] == 'http' and scope['path'] in self._open
         client, refused = self.clients.enter(
             str((scope.get('client') or ('local', 0))[0]),
-            _header(scope, b'authorization').decode('latin-1'), is_open)
+            header(scope, b'authorization').decode('latin-1'), is_open)
         entered = refused is None
         try:
-            if entered and is_open and (_header(scope, b'content-length') not in (b'', b'0')
-                                        or _header(scope, b'transfer-encoding')):
+            if entered and is_open and (header(scope, b'content-length') not in (b'', b'0')
+                                        or header(scope, b'transfer-encoding')):
                 refused = Refusal(413, 'size', f'{scope["path"]} takes no body')
             if entered and not self.clients.keyed and (foreign := _foreign(scope)):
                 refused = Refusal(403, 'foreign', 'without API keys only this machine is '
@@ -81,12 +81,12 @@ class Guard:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         limits = self._limits.of(scope['path'])
-        if _header(scope, b'transfer-encoding'):  # pieces of a byte cost a thousand times more
+        if header(scope, b'transfer-encoding'):  # pieces of a byte cost a thousand times more
             await self._reject(scope, send, Refusal(
                 411, 'no_length', 'a body is taken with its content-length only'))
             return
         try:
-            length = int(_header(scope, b'content-length') or b'0')
+            length = int(header(scope, b'content-length') or b'0')
         except ValueError:
             length = limits.body + 1
         body = bytearray()
@@ -219,7 +219,7 @@ async def _discard(scope: Scope, receive: Receive) -> None:
     if scope['type'] == 'http':
         if refuse := scope.get('refuse'):
             refuse()
-        if _header(scope, b'transfer-encoding'):
+        if header(scope, b'transfer-encoding'):
             return
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(read(), DISCARDING)
@@ -233,7 +233,7 @@ def _foreign(scope: Scope) -> str:
     (``Host``), or openly (``Origin``).
     """
     for name in (b'host', b'origin'):
-        text = _header(scope, name).decode('latin-1')
+        text = header(scope, name).decode('latin-1')
         if text and not _is_local(text if name == b'origin' else f'//{text}'):
             return f'{name.decode().title()}: {text:.100}'
     return ''
@@ -245,7 +245,3 @@ def _is_local(url: str) -> bool:
         return host == 'localhost' or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _header(scope: Scope, name: bytes) -> bytes:
-    return next((value for key, value in scope['headers'] if key.lower() == name), b'')

@@ -5,14 +5,21 @@
 The Open Inference Protocol v2 over gRPC: ``inference.GRPCInferenceService``, for Triton's clients.
 
 Calls are taken as streams of one message, so that keys and limits of clients are looked at before
-a body is read; what is compressed is refused by gRPC.
+a body is read; what is compressed is refused by gRPC.  It bounds all connections only, so that
+idle ones of a stranger would keep others out: the port is a `_Door`, which counts them as
+`connections.py` does, and carries them to gRPC.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import closing, suppress
+import itertools
 import logging
 import math
+import os
+import socket
+from tempfile import TemporaryDirectory
 import threading
 import time
 from typing import Any
@@ -20,8 +27,10 @@ from urllib.parse import unquote
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Life
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.access import Clients
+from intradp_ros.web.connections import Listener
 from intradp_ros.web.inference_messages import (
     answer_message,
     CLASSES,
@@ -42,8 +51,12 @@ except ModuleNotFoundError as error:  # said with the command that brings it
                               name='grpc') from error
 
 _LOG = logging.getLogger(__name__)
-#: Connections, calls in flight of all clients, bytes of headers, seconds without a call.
-CONNECTIONS, IN_FLIGHT, MAX_HEADERS, IDLE = 512, 1024, 8 << 10, 300.0
+#: Calls in flight of all clients, and bytes of headers.
+IN_FLIGHT, MAX_HEADERS = 1024, 8 << 10
+#: Connections, which may be without a call for long, and the files that each takes.
+LIMITS, FILES = ConnectionLimits(head=300.0, idle=300.0), 3
+#: Bytes that are carried at once.
+PART = 1 << 16
 #: Seconds that open calls have when the server closes.
 GRACE = 1.0
 _STATUS = {InferFate.REFUSED: grpc.StatusCode.UNAVAILABLE,
@@ -61,6 +74,83 @@ class _CallError(Exception):
         self.status, self.more = status, more or {}
 
 
+class _Door:
+    """
+    A port whose connections are carried to gRPC, which is at `inside`; used by one loop.
+
+    :raises OSError: if the address or port cannot be had.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        self._listener = Listener.at(address, port, LIMITS.within_files(FILES))
+        self.port: int = self._listener.getsockname()[1]
+        self._folder = TemporaryDirectory(prefix='intradp-')  # nobody else may look into it
+        self.inside = f'{self._folder.name}/grpc'
+        self._numbers = itertools.count()
+        self._known: dict[str, tuple[str, Life | None]] = {}
+        self._carried = set[asyncio.Task[None]]()
+
+    async def open(self) -> None:
+        """Let connections come."""
+        self._server = await asyncio.start_server(self._came, sock=self._listener)
+
+    async def close(self) -> None:
+        """Let none come, and end all."""
+        self._server.close()
+        for task in (tasks := list(self._carried)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._folder.cleanup()
+
+    def of(self, peer: str) -> tuple[str, Life | None]:
+        """Return the address and the connection of what gRPC calls a peer."""
+        return self._known.get(unquote(peer), ('local', None))
+
+    def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._carried.add(task := asyncio.ensure_future(self._carry(reader, writer)))
+        task.add_done_callback(self._carried.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = f'{self._folder.name}/{next(self._numbers)}'
+        client, server = (writer.get_extra_info(f'{side}name') for side in ('peer', 'sock'))
+        with closing(writer), suppress(OSError):
+            if client is None:  # it has gone
+                return
+            life = self._listener.of({'client': client[:2], 'server': server[:2]})
+            with socket.socket(socket.AF_UNIX) as inner:
+                inner.setblocking(False)
+                inner.bind(name)
+                self._known[f'unix:{name}'] = str(client[0]), life
+                try:
+                    await asyncio.get_running_loop().sock_connect(inner, self.inside)
+                    answers, calls = await asyncio.open_unix_connection(sock=inner)
+                    with closing(calls):
+                        await self._both(_pass(reader, calls), _pass(answers, writer, life))
+                finally:
+                    del self._known[f'unix:{name}']
+                    os.unlink(name)
+
+    async def _both(self, *ways: Coroutine[Any, Any, None]) -> None:
+        """Carry bytes both ways until one end is gone."""
+        tasks = [asyncio.ensure_future(way) for way in ways]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
+                life: Life | None = None) -> None:
+    """Carry bytes one way, as fast as they are taken."""
+    while data := await reader.read(PART):
+        writer.write(data)
+        if life:
+            life.sending = asyncio.get_running_loop().time()
+        await writer.drain()
+        if life:
+            life.sending = None
+
+
 class InferenceGrpc:
     """Serves a gateway from when it is made until `close`, on a thread of its own."""
 
@@ -76,22 +166,21 @@ class InferenceGrpc:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name='grpc', daemon=True)
         self._thread.start()
-        place = f'[{address}]:{port}' if ':' in address else f'{address}:{port}'
         try:
-            self.port: int = asyncio.run_coroutine_threadsafe(
-                self._start(place), self._loop).result()
+            self._door = _Door(address, port)
+            self.port = self._door.port
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
         except (OSError, RuntimeError) as error:  # as grpc says it
             self._end()
-            raise OSError(f'gRPC cannot listen on {place}: {error}') from None
+            place = f'[{address}]' if ':' in address else address
+            raise OSError(f'gRPC cannot listen on {place}:{port}: {error}') from None
 
-    async def _start(self, place: str) -> int:
+    async def _start(self) -> None:
         self._server = grpc.aio.server(maximum_concurrent_rpcs=IN_FLIGHT, options=(
             ('grpc.max_receive_message_length', self._limits.body),
             ('grpc.max_send_message_length', -1), ('grpc.max_metadata_size', MAX_HEADERS),
             ('grpc.absolute_max_metadata_size', MAX_HEADERS),
             ('grpc.max_concurrent_streams', self._clients.limits.in_flight),
-            ('grpc.max_allowed_incoming_connections', CONNECTIONS),
-            ('grpc.max_connection_idle_ms', int(1e3 * IDLE)),
             ('grpc.keepalive_time_ms', 20_000), ('grpc.keepalive_timeout_ms', 20_000),
             # a small message may be gigabytes once it is decompressed
             ('grpc.compression_enabled_algorithms_bitset', 1), ('grpc.so_reuseport', 0)))
@@ -102,16 +191,18 @@ class InferenceGrpc:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
             f'{PACKAGE}.{SERVICE}', {name: grpc.stream_unary_rpc_method_handler(
                 self._guarded(call)) for name, call in calls.items()}),))
-        port: int = self._server.add_insecure_port(place)
-        if not port:
-            raise OSError('the address is in use, or not of this machine')
+        self._server.add_insecure_port(f'unix:{self._door.inside}')
         await self._server.start()
-        return port
+        await self._door.open()
 
     def close(self) -> None:
         """End open calls and free the port."""
-        asyncio.run_coroutine_threadsafe(self._server.stop(GRACE), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
         self._end()
+
+    async def _close(self) -> None:
+        await self._server.stop(GRACE)
+        await self._door.close()
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -124,9 +215,11 @@ class InferenceGrpc:
         async def run(_: Any, context: Any) -> bytes:
             came = time.monotonic()
             headers = dict(context.invocation_metadata() or ())
-            client, refused = self._clients.enter(
-                _address(context.peer()), str(headers.get('authorization', '')))
+            address, life = self._door.of(context.peer())
+            client, refused = self._clients.enter(address, str(headers.get('authorization', '')))
             entered, held = refused is None, 0
+            if life:
+                life.begin()
             try:
                 if refused is None:
                     body = await self._body(context)
@@ -145,6 +238,8 @@ class InferenceGrpc:
                 await _abort(context, error.status, str(error), error.more)
             finally:
                 self._clients.hold(client, -held)
+                if life:
+                    life.end(self._loop.time())
                 if entered:
                     self._clients.leave(client)
             raise AssertionError('an aborted call goes on')
@@ -225,12 +320,6 @@ def _left(context: Any) -> float:
     """Return the seconds that a client waits, infinite where it says none."""
     left = context.time_remaining()
     return math.inf if left is None else float(left)
-
-
-def _address(peer: str) -> str:
-    """Return the address of ``ipv4:1.2.3.4:567`` or ``ipv6:[::1]:567``."""
-    kind, _, place = unquote(peer).partition(':')
-    return place.rpartition(':')[0].strip('[]') if kind in ('ipv4', 'ipv6') else 'local'
 
 
 def _said(kind: str, **fields: Any) -> bytes:

@@ -40,7 +40,15 @@ from intradp_ros.systems.serving.held_requests import Heard
 from intradp_ros.systems.serving.service import LARGEST_BATCH
 from intradp_ros.systems.serving.site_kernels.dispatch import MAX_HOPS
 from intradp_ros.systems.serving.state_row import StateRow
-from intradp_ros.web.connections import Receive, Send
+from intradp_ros.web.connections import (
+    closed,
+    header,
+    other_release,
+    PEERS,
+    Receive,
+    Send,
+    SPEAKS,
+)
 from intradp_ros.web.tensor_messages import pack, unpack
 from intradp_ros.web.web_socket import NOT_READ, Unread
 
@@ -186,14 +194,19 @@ class SiteSockets:
         self._gateway = gateway
         #: How many each has in flight, with all its connections.
         self._open = Counter[str]()
+        #: What was said last of each that is not understood.
+        self._said: dict[str, str] = {}
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one gateway until it goes; what it then has in flight is withdrawn."""
         await receive()
-        await send({'type': 'websocket.accept'})
+        await send({'type': 'websocket.accept', 'headers': [(PEERS.encode(), SPEAKS.encode())]})
         out: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
         unread, client = Unread(scope.get('state', {}).get('share')), str(scope.get(
             'client_name', ''))
+        if why := other_release(header(scope, PEERS.encode()).decode('latin-1')):
+            await self._refuse(client, why, send)
+            return
         in_flight: dict[int, Callable[[], None]] = {}
         tasks = [asyncio.create_task(_write(out, unread, send)),
                  asyncio.create_task(self._rows(out))]
@@ -203,8 +216,7 @@ class SiteSockets:
                     kind, said = await _read(message.get('bytes') or b'', asked)
                     self._hear(kind, said, client, out, unread, in_flight)
                 except ValueError as error:
-                    _LOG.warning('a message of another gateway is not taken, and its connection '
-                                 'ends: %s', error)
+                    await self._refuse(client, f'a message of it is not taken: {error}', send)
                     return
                 while out.qsize() > MOST_UNSENT:  # who does not take answers is not heard
                     await asyncio.sleep(ROW_PERIOD)
@@ -214,6 +226,14 @@ class SiteSockets:
             unread.close()
             for number in list(in_flight):
                 self._over(client, in_flight, number)()
+
+    async def _refuse(self, client: str, why: str, send: Send) -> None:
+        """End a connection, and say why once: the other gateway tries on."""
+        if self._said.get(client) != why:
+            _LOG.warning('the gateway %s, which asks here: %s', client, why)
+        self._said[client] = why
+        with suppress(Exception):  # it has gone
+            await send(closed(1008, f'to {self._gateway.site}: {why}'))
 
     def _over(self, client: str, in_flight: dict[int, Callable[[], None]], number: int,
               ) -> Callable[[], None]:
@@ -298,24 +318,30 @@ class SiteLinks:
 
     async def _keep(self, site: str, address: str) -> None:
         uri = address if '://' in address else f'ws://{address}'
-        headers = {'Authorization': f'Bearer {self._key}'} if self._key else {}
+        headers = {PEERS: SPEAKS} | (
+            {'Authorization': f'Bearer {self._key}'} if self._key else {})
         said = ''
         while True:
+            asking: _Asking | None = None
             try:
                 async with connect(f'{uri}{PATH}', compression=None, max_size=MAX_MESSAGE,
                                    open_timeout=SILENCE, ping_interval=None,
                                    close_timeout=SILENCE, additional_headers=headers,
                                    proxy=None) as socket:
-                    said = ''
-                    _LOG.info('connected to site %s', site)
-                    await _Asking(site, self._gateway, socket).serve()
+                    if why := other_release(socket.response.headers.get(PEERS, '')
+                                            if socket.response else ''):
+                        raise ValueError(why)
+                    asking = _Asking(site, self._gateway, socket)
+                    await asking.serve()
+            except ValueError as error:
+                cause = str(error)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 answer = getattr(getattr(error, 'response', None), 'body', None)
                 cause = f'{type(error).__name__}: {str(error) or "silent for too long"}' + (
                     f': {answer[:500]!r}' if answer else '')
-                if cause != said:
-                    _LOG.warning('site %s at %s: %s', site, address, cause)
-                said = cause
+            if cause != said or asking and asking.linked:
+                _LOG.warning('site %s at %s: %s', site, address, cause)
+            said = cause
             await asyncio.sleep(ATTEMPT)
 
 
@@ -331,7 +357,8 @@ class _Asking:
         self._newest = 0
         self._pinged: deque[float] = deque(maxlen=16)
         self._hop = 0.0
-        self._linked = False
+        #: Whether it has said something that is understood.
+        self.linked = False
 
     def send(self, request: InferRequest, path: Sequence[str], heard: Heard,
              ) -> Callable[[], None]:
@@ -357,7 +384,7 @@ class _Asking:
             self._ending = asyncio.ensure_future(self._socket.close())
 
     async def serve(self) -> None:
-        """Serve until the connection ends."""
+        """Serve until the connection ends, which raises; ValueError if a message is none."""
         tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._ping())]
         try:
             while True:
@@ -365,9 +392,7 @@ class _Asking:
                 try:
                     self._hear(*await _read(data if isinstance(data, bytes) else b'', answered))
                 except ValueError as error:
-                    _LOG.warning('a message of site %s is not taken, and the connection ends: %s',
-                                 self._site, error)
-                    return
+                    raise ValueError(f'a message of it is not taken: {error}') from None
         finally:
             for task in tasks:
                 task.cancel()
@@ -380,11 +405,12 @@ class _Asking:
                 if sent not in self._pinged:
                     raise ValueError('it answers a ping that was not sent')
                 way = max(0.0, time.monotonic() - sent) / 2
-                self._hop = way if not self._linked else min(way, 0.8 * self._hop + 0.2 * way)
-                if not self._linked:
-                    self._linked = True
+                self._hop = way if not self.linked else min(way, 0.8 * self._hop + 0.2 * way)
+                if not self.linked:
+                    self.linked = True
+                    _LOG.info('connected to site %s', self._site)
                     self._gateway.linked(self._site, self)
-            if self._linked:
+            if self.linked:
                 self._gateway.heard_row(self._site, row, self._hop)
             return
         number, end, row = said

@@ -23,8 +23,8 @@ UNREAD = 1 << 16
 PAUSE, LONGEST = 0.05, 5.0
 #: Why an answer is not kept for a client.
 NOT_READ = 'late: too many answers wait to be read'
-#: Why a connection is closed: for a message that is too large.
-TOO_LARGE = 1009
+#: Why a connection is closed: for a text that is none, a message that is too large.
+NO_TEXT, TOO_LARGE = 1007, 1009
 
 
 class Share(Protocol):
@@ -130,9 +130,19 @@ class WebSocket(WebSocketsSansIOProtocol):
         self._frames += 1
         self._size = 0 if event.fin else self._size + len(event.data)
         if self._pieces > MOST_PIECES + self._size // PIECE:
-            self._refuse()
+            self._refuse(TOO_LARGE, 'a message in too many pieces')
         else:
             super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand on a message; uvicorn writes a trace for each text that is none."""
+        try:
+            if self.curr_msg_data_type == 'text':
+                b''.join(self.frames).decode()
+        except UnicodeDecodeError:
+            self._refuse(NO_TEXT, 'a text that is not UTF-8')
+        else:
+            super().send_receive_event_to_app()
 
     def handle_ping(self) -> None:
         """Answer a ping, if answers are read."""
@@ -166,12 +176,12 @@ class WebSocket(WebSocketsSansIOProtocol):
             if data:
                 self.data_received(data)
 
-    def _refuse(self) -> None:
+    def _refuse(self, code: int, reason: str) -> None:
         """Close, with the reason if the client reads."""
         if self.transport.is_closing():
             return
         self.frames = []
-        self.conn.fail(TOO_LARGE, 'a message in too many pieces')
+        self.conn.fail(code, reason)
         self.transport.write(b''.join(self.conn.data_to_send()))
         self.close_sent = True
         if self.transport.get_write_buffer_size():

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, ExitStack, suppress
 import importlib
 import math
 import socket
 import sys
+import threading
 from typing import Any
 from urllib.request import urlopen
 
@@ -21,7 +22,7 @@ from rclpy.parameter import Parameter
 from intradp_ros.nodes import node_modules
 from intradp_ros.nodes.common.diagnostics import Diagnostics, Status
 from intradp_ros.nodes.common.lifecycle import ManagedNode
-from intradp_ros.nodes.common.prometheus import Figure, open_metrics, Total
+from intradp_ros.nodes.common.prometheus import Figure, LIMITS, open_metrics, Total
 from intradp_ros.nodes.sharing.monitoring import Monitor
 from intradp_ros.runtime.requests.outcome import InferenceStats
 
@@ -103,6 +104,26 @@ def test_prometheus_reads_the_figures_of_diagnostics(context: rclpy.Context) -> 
     assert figures['intradp_rejected_total{cause="mac",node="/watched"}'] == 3
     assert f'intradp_loss_of_a_b{label}' in figures and not any('model' in f for f in figures)
     assert all(name.endswith('_total') == (kind == 'counter') for name, kind in kinds.items())
+
+
+def test_who_sends_or_reads_nothing_keeps_nobody_from_the_figures() -> None:
+    pytest.importorskip('prometheus_client')
+    port, before = free_port(), threading.active_count()
+    with ExitStack() as opened:
+        metrics = open_metrics('127.0.0.1', port, '/watched')
+        opened.callback(metrics.close)
+        metrics.take('diagnostics', {'sessions': 2})
+        for number in range(200):
+            stranger = opened.enter_context(socket.create_connection(('127.0.0.1', port)))
+            with suppress(OSError):  # it has made room already
+                stranger.sendall((b'', b'GET /metrics HT', b'GET / HTTP/1.1\r\n\r\n' * 999,
+                                  b'x' * 100_000)[number % 4])
+        assert read(port)[0]['intradp_sessions{node="/watched"}'] == 2
+        assert threading.active_count() <= before + 1
+        assert len(metrics._listener.connections.lives) <= LIMITS.total
+        with socket.create_connection(('127.0.0.1', port)) as posting:
+            posting.sendall(b'POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\n')
+            assert b' 405 ' in posting.recv(100)
 
 
 @pytest.mark.parametrize('name', node_modules())

@@ -29,6 +29,7 @@ from intradp_ros.systems.serving.executor_messages import (
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
+from intradp_ros.web.connections import PEERS, SPEAKS
 from intradp_ros.web.serving_app import serve
 
 websockets = pytest.importorskip('websockets.sync.client')
@@ -84,11 +85,15 @@ def site(names=('any',)):
         gateway.close()
 
 
+def dialled(uri, speaks=SPEAKS):
+    return websockets.connect(uri, compression=None, additional_headers={PEERS: speaks})
+
+
 class Robot:
     """A robot that shows signs of life and answers what it is asked, until it is told not to."""
 
     def __init__(self, uri, said=SAID):
-        self.socket = websockets.connect(uri, compression=None)
+        self.socket = dialled(uri)
         self.socket.send(json.dumps({'offers': {'policy': 7, 'other': 8}}))
         self.socket.send(json_message(**{**SAID, 'service': 8}))
         self.socket.send(json_message(**said))
@@ -162,7 +167,7 @@ def test_what_a_robot_opens_must_be_what_the_site_has(change, why):
     with site() as (gateway, uri):
         Lane(gateway)
         with pytest.raises(ConnectionClosed) as error:
-            robot = websockets.connect(uri, compression=None)
+            robot = dialled(uri)
             robot.send(json.dumps({'offers': {'policy': 7}}))
             robot.send(json_message(**{**SAID, **change}))
             robot.recv(10)
@@ -176,7 +181,7 @@ def test_what_a_robot_opens_must_be_what_the_site_has(change, why):
 def test_bad_offers_are_refused(data):
     with site() as (gateway, uri):
         Lane(gateway)
-        with websockets.connect(uri, compression=None) as robot:
+        with dialled(uri) as robot:
             robot.send(data)
             with pytest.raises(ConnectionClosed):
                 robot.recv(10)
@@ -184,7 +189,7 @@ def test_bad_offers_are_refused(data):
 
 def test_who_is_not_named_cannot_dock_and_a_site_compares_with_what_it_has():
     for names, why in (((), 'may not dock here'), (('any',), 'later')):
-        with site(names) as (_, uri), websockets.connect(uri, compression=None) as robot:
+        with site(names) as (_, uri), dialled(uri) as robot:
             with pytest.raises(ConnectionClosed) as error:
                 robot.send('{"offers": {"policy": 1}}')
                 robot.recv(10)

@@ -172,6 +172,17 @@ def test_a_message_in_too_many_pieces_is_refused(site: Site) -> None:
     assert site.held() == {}
 
 
+@pytest.mark.parametrize('parts', [(b'\xff\xfe',), (b'ab\xc3', b'(')])
+def test_a_text_that_is_none_ends_its_connection_without_a_trace(
+        site: Site, caplog, parts: tuple[bytes, ...]) -> None:
+    with site.opened() as one:
+        one.sendall(b''.join(frame(MORE if k else TEXT, part, k + 1 == len(parts))
+                             for k, part in enumerate(parts)))
+        assert b'not UTF-8' in last(one)
+    assert site.ask() == 200 and not caplog.records
+    assert site.held() == {}
+
+
 def test_pings_are_answered_so_often_and_cost_others_nothing(site: Site) -> None:
     with ExitStack() as stack:
         flood = [stack.enter_context(site.opened()) for _ in range(20)]

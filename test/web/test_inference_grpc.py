@@ -4,7 +4,9 @@
 """Triton's client over gRPC against a site, and strange calls."""
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack
+import hashlib
+import os
 import socket
 import threading
 import time
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
 from intradp_ros.systems.serving.service import parse_services
@@ -22,6 +25,7 @@ from intradp_ros.web.serving_app import serve, site_clients
 grpc = pytest.importorskip('grpc')
 triton = pytest.importorskip('tritonclient.grpc')
 
+from intradp_ros.web import inference_grpc  # noqa: E402
 from intradp_ros.web.inference_grpc import InferenceGrpc  # noqa: E402
 from intradp_ros.web.inference_messages import CLASSES, infer_message, parsed  # noqa: E402
 from intradp_ros.web.inference_protocol import ProtocolError  # noqa: E402
@@ -270,3 +274,23 @@ def test_a_port_that_is_taken_is_named(running):
         taken.listen()
         with pytest.raises(OSError, match='gRPC cannot listen on 127.0.0.1'):
             InferenceGrpc(running[0], '127.0.0.1', taken.getsockname()[1], running[2])
+
+
+def test_idle_connections_of_strangers_keep_nobody_out(monkeypatch):
+    monkeypatch.setattr(inference_grpc, 'LIMITS', ConnectionLimits(12, 8, 300.0, 300.0))
+    keys = ApiKeys({hashlib.sha256(KEY.encode()).digest(): 'robot'})
+    good = [('authorization', f'Bearer {KEY}')]
+    with site(keys) as (_, address, _), ExitStack() as held, grpc.insecure_channel(
+            address, options=[('grpc.use_local_subchannel_pool', 1)]) as kept:
+        ask = kept.unary_unary(INFER)
+        assert ask(message(), timeout=60, metadata=good)
+        files, begun = len(os.listdir('/proc/self/fd')), (
+            b'', b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0')
+        for number in range(60):
+            stranger = held.enter_context(socket.create_connection(address.split(':')))
+            stranger.sendall(begun[number % 2])
+            if number % 20 == 0:
+                assert call(address, message(), metadata=good)
+        assert ask(message(), timeout=60, metadata=good)
+        assert len(os.listdir('/proc/self/fd')) <= files + 60 + 12 * inference_grpc.FILES
+        assert problem(address, message())[0] is grpc.StatusCode.UNAUTHENTICATED

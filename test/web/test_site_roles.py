@@ -25,6 +25,7 @@ from intradp_ros.systems.serving.service import parse_services  # noqa: E402
 from intradp_ros.systems.serving.state_row import StateRow  # noqa: E402
 from intradp_ros.web import site_link  # noqa: E402
 from intradp_ros.web.access import ApiKeys  # noqa: E402
+from intradp_ros.web.connections import PEERS, SPEAKS  # noqa: E402
 from intradp_ros.web.serving_app import serve  # noqa: E402
 from intradp_ros.web.site_link import ask_message  # noqa: E402
 from intradp_ros.web.site_server import SiteAccess, SiteServer  # noqa: E402
@@ -80,10 +81,10 @@ def key_of(name: str) -> str:
     return f'{name:k>24}'
 
 
-def connected(port: int, name: str, path: str = '/sites'):
+def connected(port: int, name: str, path: str = '/sites', speaks: str = SPEAKS):
     return websockets.connect(
         f'ws://127.0.0.1:{port}{path}', compression=None,
-        additional_headers={'Authorization': f'Bearer {key_of(name)}'})
+        additional_headers={'Authorization': f'Bearer {key_of(name)}', PEERS: speaks})
 
 
 def ends(socket) -> None:
@@ -171,3 +172,33 @@ def test_a_site_says_whose_key_is_missing_and_why_it_is_not_let_in(
     finally:
         server.close()
         gateway.close()
+
+
+@pytest.mark.parametrize('speaks, named', [('', "''"), ('99 9.0.0', "'9.0.0'"), ('x' * 99, "''")])
+def test_a_site_of_another_release_hears_why_it_is_not_let_in(
+        dock, speaks: str, named: str, caplog) -> None:
+    for _ in range(3):
+        with connected(dock[1], 'hall', speaks=speaks) as socket:
+            ends(socket)
+            assert f'to dock: it has another release of intradp_ros, {named}' in \
+                socket.protocol.close_reason
+    assert caplog.text.count('which asks here: it has another release') == 1
+
+
+def test_a_site_says_once_that_another_has_another_release(
+        dock, keys: Path, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(site_link, 'SPEAKS', '99 9.0.0')
+    monkeypatch.setattr(site_link, 'ATTEMPT', 0.01)
+    gateway = Gateway('hall', SERVICES, [()], SITES, compiled=False)
+    links = site_link.SiteLinks(gateway, {'dock': f'127.0.0.1:{dock[1]}'}, key_of('hall'))
+    try:
+        patience = Patience(60)
+        while 'site dock at' not in caplog.text:
+            assert not patience.over
+            time.sleep(0.01)
+        time.sleep(0.5)
+    finally:
+        links.close()
+        gateway.close()
+    assert caplog.text.count("it has another release of intradp_ros, '9.0.0', than ") == 2
+    assert not gateway.described()['links']

@@ -31,7 +31,12 @@ from intradp_ros.nodes.serving.gateway_way import GatewayWay, open_way
 from intradp_ros.nodes.serving.served_model import OwnModel, served_model, ServedModel
 from intradp_ros.perception.card import ModelCard
 from intradp_ros.profiling.machine import prepare_process
-from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.runtime.requests.infer_requests import (
+    DEADLY,
+    InferEnd,
+    InferFate,
+    InferRequest,
+)
 from intradp_ros.runtime.requests.outcome import InferenceStats, Outcome
 from intradp_ros.runtime.requests.worker_thread import Worker
 
@@ -195,8 +200,10 @@ class ClientNode(ManagedNode):
         assert end is not None and served is not None
         tensors, strategy, compute = end.tensors, SERVED, 0.0
         if end.fate is not InferFate.IN_TIME:
-            self._why_not(end)
-            if self._own is None or time.monotonic() > frame.deadline:
+            deadly = end.reason == DEADLY
+            self._troubles.report([f'no answer of a gateway: {_without_numbers(end.reason)}' + (
+                '; nor does the own model compute it' if deadly and self._own else '')])
+            if self._own is None or deadly or time.monotonic() > frame.deadline:
                 return
             since = time.monotonic()
             tensors, strategy = self._own.run(frame.tensors), OWN
@@ -218,9 +225,6 @@ class ClientNode(ManagedNode):
         self._answers.publish(frame.headers, frame.scenes, outcome, lambda _: ())
         self._answers.publish_stats(frame.headers[0], outcome, self._receiver.rejections.total,
                                     time.monotonic() - now)
-
-    def _why_not(self, end: InferEnd) -> None:
-        self._troubles.report([f'no answer of a gateway: {_without_numbers(end.reason)}'])
 
     def _failed(self, error: Exception) -> None:
         sensor = self._intake.sensor.topic if self._intake else 'frame'

@@ -39,10 +39,10 @@ class ConnectionLimits:
     idle: float = 15.0
     stalled: float = 30.0
 
-    def within_files(self) -> ConnectionLimits:
-        """Return limits that leave the process files to open: at most half of those left."""
+    def within_files(self, each: int = 1) -> ConnectionLimits:
+        """Return limits that leave half of the process's files; a connection takes `each`."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        left = (most - len(os.listdir('/proc/self/fd')) - SPARE_FILES) // 2
+        left = (most - len(os.listdir('/proc/self/fd')) - SPARE_FILES) // 2 // each
         total = max(FEWEST, min(self.total, left))
         return ConnectionLimits(total, min(self.of_address, max(FEWEST // 2, total // 2)),
                                 self.head, self.idle, self.stalled)

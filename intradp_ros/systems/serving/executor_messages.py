@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 
 from intradp_ros.core.child_process import Bytes
+from intradp_ros.core.json_text import parse_json
 from intradp_ros.runtime.requests.infer_requests import Tensors
 from intradp_ros.systems.serving.service import TensorSpec
 
 JSON, BATCH, RESULT = b'J', b'B', b'R'
+#: Characters of what is said of a row that has no answer.
+MOST_WHY = 500
 _BATCH = struct.Struct('<cQHH')
 _RESULT = struct.Struct('<cQdHI')
 
@@ -75,9 +78,10 @@ def check_answer(message: Bytes, rows: Mapping[int, int], row_bytes: Mapping[int
             or len(message) != _RESULT.size + length + count * row_bytes[number]:
         raise ValueError('it is not an answer to a batch that runs')
     if length:
-        why = json.loads(bytes(memoryview(message)[_RESULT.size:_RESULT.size + length]))
+        why = parse_json(bytes(memoryview(message)[_RESULT.size:_RESULT.size + length]),
+                         8 * MOST_WHY * count)
         if not isinstance(why, list) or len(why) != count or not all(
-                isinstance(text, str) for text in why):
+                isinstance(text, str) and len(text) <= MOST_WHY for text in why):
             raise ValueError('it does not say by row why there is no answer')
 
 

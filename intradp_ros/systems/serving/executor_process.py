@@ -35,6 +35,7 @@ from intradp_ros.systems.serving.executor_messages import (
     batch_of,
     JSON,
     json_message,
+    MOST_WHY,
 )
 from intradp_ros.systems.serving.loaded_service import load_service, LoadedService
 from intradp_ros.systems.serving.service import TensorSpec
@@ -135,7 +136,7 @@ def _alone(stacked: Sequence[torch.Tensor], rows: int, service: LoadedService,
             for out, row in zip(outputs, service.run([t[k:k + 1] for t in stacked], 1)):
                 out[k:k + 1] = row
         except Exception as error:  # whatever an operator raises on these values
-            why[k] = f'the model fails on it: {type(error).__name__}: {error}'[:500]
+            why[k] = f'the model fails on it: {type(error).__name__}: {error}'[:MOST_WHY]
     return outputs, why
 
 

@@ -11,7 +11,7 @@ requests to send, ends to hand out) leaves in order, after the lock is released.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 import logging
 import math
@@ -24,6 +24,7 @@ import numpy as np
 from intradp_ros.core.steady import Steady
 from intradp_ros.runtime.requests.infer_requests import (
     CLOSING,
+    DEADLY,
     InferEnd,
     InferFate,
     InferRequest,
@@ -69,7 +70,8 @@ from intradp_ros.systems.serving.table_book import TableBook
 _LOG = logging.getLogger(__name__)
 #: A batch that takes this many times as long as promised, and at least so many seconds, hangs.
 HANGS, HANGS_SECONDS = 20.0, 5.0
-#: Executors of all sites that may die in the batch of a request: it may be what they die of.
+#: Executors of all sites that may die in the batch of a request: it may be what they die of.  So
+#: after the first one the requests of a batch are computed one by one, and only one is to blame.
 MOST_DEATHS = 2
 #: Seconds between looks at executors, and of rest after one that failed.
 LOOK, REST = 0.5, 0.05
@@ -114,14 +116,27 @@ class _Lane:
     """
     One executor: number, requests and begin of the batch that it runs.
 
+    `ended` has what became of the first ones.
     `over` is called when it, which is leaving then, has ended what it had.
     """
 
     executor: Executor | None = None
     number: int = -1
     batch: Sequence[Held] = ()
+    ended: list[tuple[BatchResult, int]] = field(default_factory=list)
     began: float = 0.0
     over: Callable[[], None] | None = None
+
+    def asked(self) -> Sequence[Held]:
+        """Return what it computes at once, of its batch: one if a batch with one ended it."""
+        left = self.batch[len(self.ended):]
+        return left[:1] if any(held.deaths for held in self.batch) else left
+
+    def all_ended(self) -> list[tuple[Held, BatchResult, int]]:
+        """Return what is computed of its batch, and where; it has none any more."""
+        found = [(held, result, k) for held, (result, k) in zip(self.batch, self.ended)]
+        self.batch, self.ended = (), []
+        return found
 
 
 class Gateway:
@@ -232,8 +247,7 @@ class Gateway:
     def _place_it(self, held: Held, now: float) -> None:
         """Find a seat here or another site, or refuse."""
         if held.deaths >= MOST_DEATHS:
-            self._end(held, InferEnd(InferFate.REFUSED, f'{MOST_DEATHS} executors died while '
-                                     'they computed it'), now)
+            self._end(held, InferEnd(InferFate.REFUSED, DEADLY), now)
             return
         opened = self._specs.get(held.service)
         if opened is not held.opened:  # what came while nobody knew what the service takes
@@ -493,24 +507,28 @@ class Gateway:
             lane = self._lanes.get(executor)
             if lane is None or not lane.batch or lane.number != result.number:
                 return
-            batch, lane.batch = lane.batch, ()
+            lane.ended += [(result, k) for k in range(len(result.why))]
             place = int(self._arrays.running[executor])
-            self._functions.end_batch(self._arrays, executor, now)
-            ended = self._arrays.ended[:self._arrays.marks[ENDED]]
-            fates = {int(row): int(self._arrays.fate[row]) for row in ended}
-            self._book.learn(place, len(batch), now - lane.began)
-            for k, held in enumerate(batch):
-                if held.over:
-                    continue
-                fate = fates[held.row]
-                self._held.of_rows([held.row])
-                self._end(held, self._answer(held, fate, result, k, len(batch)), now)
-            self._start_free(now)
+            if len(lane.ended) < len(lane.batch):
+                self._ask(lane, place)
+            else:
+                self._functions.end_batch(self._arrays, executor, now)
+                ended = self._arrays.ended[:self._arrays.marks[ENDED]]
+                fates = {int(row): int(self._arrays.fate[row]) for row in ended}
+                if len(result.why) == len(lane.batch):
+                    self._book.learn(place, len(lane.batch), now - lane.began)
+                for held, found, k in lane.all_ended():
+                    if held.over:
+                        continue
+                    fate = fates[held.row]
+                    self._held.of_rows([held.row])
+                    self._end(held, self._answer(held, fate, found, k), now)
+                self._start_free(now)
         self._outbox.drain()
 
-    def _answer(self, held: Held, fate: int, result: BatchResult, k: int, rows: int) -> InferEnd:
+    def _answer(self, held: Held, fate: int, result: BatchResult, k: int) -> InferEnd:
         end = InferEnd(InferFate.IN_TIME, queue=held.began - held.came, compute=result.seconds,
-                       batch=rows)
+                       batch=len(result.why))
         if result.why[k]:
             return replace(end, fate=InferFate.REFUSED, reason=result.why[k])
         if fate == LATE:
@@ -534,8 +552,9 @@ class Gateway:
         lane = self._lanes.pop(executor)
         if lane.over is not None:
             self._lanes[executor] = _Lane(over=lane.over)
-        for held in lane.batch:
+        for held in lane.asked():
             held.deaths += 1
+        computed = {held.serial: (result, k) for held, result, k in lane.all_ended()}
         self._functions.lose(self._arrays, executor, now)
         self._book.close(executor)
         ended = self._ended_rows()
@@ -543,7 +562,11 @@ class Gateway:
                           if e != executor or said[1] is None}
         self._open_same(now)
         for held in ended:
-            self._place_it(held, now)
+            if held.serial in computed:  # before it died of another one
+                self._end(held, self._answer(held, IN_TIME if now <= held.deadline else LATE,
+                                             *computed[held.serial]), now)
+            else:
+                self._place_it(held, now)
 
     def _start_free(self, now: float) -> None:
         """Let free executors begin with whoever is seated."""
@@ -561,14 +584,20 @@ class Gateway:
             if not rows:
                 continue
             lane.batch = [self._held.rows[int(row)] for row in arrays.batch[executor, :rows]]
-            lane.number, lane.began = self._held.number(), now
+            lane.began = now
             for held in lane.batch:
                 held.began = now
                 held.started()
-            service = int(arrays.service_of[arrays.running[executor]])
-            self._outbox.put(partial(_begin, lane.executor, lane.number, service,
-                                     [held.request.tensors for held in lane.batch]))
+            self._ask(lane, int(arrays.running[executor]))
         self._end_leaving(now)
+
+    def _ask(self, lane: _Lane, place: int) -> None:
+        """Let an executor compute what comes next of its batch."""
+        assert lane.executor is not None
+        lane.number = self._held.number()
+        self._outbox.put(partial(_begin, lane.executor, lane.number,
+                                 int(self._arrays.service_of[place]),
+                                 [held.request.tensors for held in lane.asked()]))
 
     def _ended_rows(self) -> list[Held]:
         """Return the requests whose rows the newest call has ended."""

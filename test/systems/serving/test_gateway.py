@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from whole_site import check_whole
 
-from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
+from intradp_ros.runtime.requests.infer_requests import DEADLY, InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer, Opened
 from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.gateway import Coming, Gateway
@@ -292,6 +292,19 @@ def test_a_request_of_which_executors_die_is_refused_before_it_ends_them_all():
     world.until(101)
     assert world.ends[1].fate is InferFate.IN_TIME
     world.whole(2)
+
+
+def test_what_executors_die_of_takes_nobody_of_its_batch_along():
+    """After the first death they are computed one by one; what is computed by then is answered."""
+    world = World(lanes=4)
+    for number in range(16):
+        world.ask(number, remaining=5.0, value=POISON if number in (5, 7) else None)
+    world.until(110)
+    deadly = [number for number, end in world.ends.items() if end.reason == DEADLY]
+    assert sorted(deadly) == [5, 7]
+    assert world.fates() == {InferFate.IN_TIME: 14, InferFate.REFUSED: 2}
+    assert sum(lane.dead for lane in world.lanes['a']) == 3
+    world.whole(16)
 
 
 @pytest.mark.parametrize('lanes, idle', [(1, ''), (2, ''), (1, 'a'), (2, 'a'), (3, 'ab')])
