@@ -71,7 +71,7 @@ def check(costs):
 
 
 def test_any_fleet_gets_a_plan_that_can_run_or_an_error_and_no_other_plan_is_quicker():
-    found = Counter(check(odd_costs(seed)) for seed in range(20))
+    found = Counter(check(odd_costs(seed)) for seed in (*range(20), 90, 112, 279))
     assert len(found) >= 3, found
 
 

@@ -112,6 +112,16 @@ def deal_round(costs: RoundCosts, names: Sequence[str]) -> Shares | None:
     return as_shares(costs, names, given, costs.samples)
 
 
+def in_proportion(costs: RoundCosts, names: Sequence[str]) -> Shares | None:
+    """Return the samples of a round by the devices' speeds; None where `deal_round` has none."""
+    if costs.micro_batches == 1 or costs.micro_batch % costs.grain:
+        return None
+    speeds = [1 / max(sum(costs.seconds(name, 0, costs.layers, costs.micro_batch)), 1e-12)
+              for name in names]
+    return as_shares(costs, names, largest_remainder(speeds, -(-costs.samples // costs.grain)),
+                     costs.samples)
+
+
 def as_shares(costs: RoundCosts, names: Sequence[str], blocks: Sequence[int], samples: int,
               ) -> Shares:
     """Return so many samples as blocks; where the last block is short, the last device has it."""

@@ -12,7 +12,7 @@ the event simulator, not the estimate, has the last word.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations
@@ -22,7 +22,7 @@ import numpy as np
 
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_plan import PlanError
-from intradp_ros.systems.training.plan.allocation import allocate, deal_round
+from intradp_ros.systems.training.plan.allocation import allocate, deal_round, in_proportion
 from intradp_ros.systems.training.plan.hybrid_plan import HybridPlan, HybridStage
 from intradp_ros.systems.training.plan.partners import partners
 from intradp_ros.systems.training.plan.round_costs import RoundCosts, Shares
@@ -138,10 +138,15 @@ def stages_of(costs: RoundCosts, shape: Shape) -> tuple[HybridStage, ...] | None
     return tuple(found)
 
 
-def of_round(costs: RoundCosts, names: Sequence[str]) -> tuple[HybridStage, ...] | None:
+def of_round(costs: RoundCosts, names: Sequence[str],
+             deal: Callable[[RoundCosts, Sequence[str]], Shares | None] = deal_round,
+             ) -> tuple[HybridStage, ...] | None:
     """Return the stage of devices that deal a round at once; None where it does not fit."""
-    shares = deal_round(costs, names)
-    return (HybridStage(0, costs.layers, shares, 1, True),) if shares else None
+    shares = deal(costs, names)
+    stages = (HybridStage(0, costs.layers, shares, 1, True),) if shares else ()
+    fits = all(costs.stage_memory(stage, name) <= costs.topology.device(name).memory_bytes
+               for stage in stages for name in stage.devices)
+    return stages if stages and fits else None
 
 
 def best_together(costs: RoundCosts, names: Sequence[str]) -> tuple[HybridStage, ...] | None:
@@ -200,7 +205,9 @@ class _Planner:
         plans = {shape: judged(costs, stages) for shape in shapes
                  if (stages := stages_of(costs, shape))}
         together = [judged(costs, stages) for names in self._sets()
-                    if (stages := of_round(costs, names))]
+                    for deal, order in ((deal_round, names), (in_proportion, tuple(
+                        name for name in costs.topology.names if name in names)))
+                    if (stages := of_round(costs, order, deal))]
         return min([self._last(plans), *together], key=lambda plan: plan.seconds)
 
     def _last(self, plans: dict[Shape, HybridPlan]) -> HybridPlan:
@@ -235,8 +242,8 @@ class _Planner:
 
     def _sets(self) -> list[tuple[str, ...]]:
         """Return groups that may deal a round at once: of few devices all, else the fastest."""
-        return self._prefixes()[1:] if self._many else [
-            group for k in range(2, len(self._by_speed) + 1)
+        return self._prefixes() if self._many else [
+            group for k in range(1, len(self._by_speed) + 1)
             for group in combinations(self._by_speed, k)]
 
     @property
