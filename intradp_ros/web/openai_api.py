@@ -290,6 +290,7 @@ async def _stream(answers: _Answers, frame: dict[str, Any], each: int | None, re
                     yield chunk(number, None, event.finish_reason)
                     if len(ends) == answers.count:
                         break
+                await asyncio.sleep(0)  # for a client that is gone to be noticed
                 number, event = await anext(events)
             if each is not None:
                 yield _event({**frame, 'choices': [], 'usage': _usage(ends, each)})

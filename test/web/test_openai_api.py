@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 import random
 import socket
+import struct
 import threading
 import time
 from typing import Any
@@ -181,6 +182,22 @@ def test_a_client_that_goes_away_cancels(site: Site, text: str, stream: bool) ->
             while not site.model.requests:
                 time.sleep(0.01)
     assert site.model.cancelled.wait(PATIENCE)
+
+
+def test_a_client_that_resets_a_long_answer_fills_no_log(site: Site, caplog: Any) -> None:
+    body = json.dumps({'messages': [{'role': 'user', 'content': 'x' * 60_000}],
+                       'stream': True}).encode()
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(('127.0.0.1', site.server.port))
+        connection.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n'
+                           b'content-type: application/json\r\n'
+                           b'content-length: %d\r\n\r\n' % len(body) + body)
+        assert connection.recv(100)
+        time.sleep(0.5)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    assert site.model.cancelled.wait(PATIENCE)
+    assert not [record for record in caplog.records if record.name == 'asyncio']
 
 
 def test_keys_say_who_asks_and_strangers_are_kept_out(tmp_path: Path) -> None:

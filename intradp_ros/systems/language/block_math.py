@@ -185,7 +185,7 @@ class LibraryBlocks:
         self._classes, self._manifest = self.family.classes(), manifest
         self._layer = getattr(self._classes, f'{self.family.prefix}DecoderLayer')
         self._norm = getattr(self._classes, f'{self.family.prefix}RMSNorm')
-        self._share: float | None = getattr(self.config, 'residual_multiplier', None)
+        self._share: float | None = self._said('residual_multiplier')
         with torch.device('cpu'):
             self._rotary = getattr(self._classes, f'{self.family.prefix}RotaryEmbedding')(
                 self.config)
@@ -229,7 +229,7 @@ class LibraryBlocks:
         if weight.shape != (self.config.vocab_size, self._manifest.width):
             raise ValueError('the embedding has not the shape that a model like this has')
         scale = self._manifest.width ** 0.5 if self.family.scaled \
-            else getattr(self.config, 'embedding_multiplier', None)
+            else self._said('embedding_multiplier')
 
         def embed(ids: Tensor) -> Tensor:
             hidden = compute.rows(weight, self.device.take(ids))
@@ -245,8 +245,7 @@ class LibraryBlocks:
                 matrix.shape != (self.config.vocab_size, self._manifest.width):
             raise ValueError('the head has not the tensors of a model like this')
         eps, offset = float(self.config.rms_norm_eps), norm_offset(self._norm)
-        cap = getattr(self.config, 'final_logit_softcapping', None)
-        divisor = getattr(self.config, 'logits_scaling', None)
+        cap, divisor = self._said('final_logit_softcapping'), self._said('logits_scaling')
 
         def logits(hidden: Tensor) -> Tensor:
             normed = compute.norm(self.device.take(hidden), weight, eps, offset)
@@ -268,6 +267,10 @@ class LibraryBlocks:
                                 self.device.take(torch.cat(sines, 1)))
         return run.rotary[kind]
 
+    def _said(self, key: str) -> Any:
+        """Return what the configuration says, where its family reads that; None elsewhere."""
+        return getattr(self.config, key) if hasattr(type(self.config), key) else None
+
     def _make_angles(self, kind: str, begin: int) -> tuple[Tensor, Tensor]:
         """Return cosines and sines of some positions: at once, so that none depends on a lane."""
         # none beyond the context: the library takes other frequencies for all of a longer text
@@ -279,7 +282,7 @@ class LibraryBlocks:
     def _attention(self, layer: Any, kind: str) -> Run:
         before, after = (self._norm_of(layer, norm) for norm in self.family.norms[:2])
         share = self._share
-        rotated = getattr(self.config, 'position_embedding_type', 'rope') == 'rope'
+        rotated = self._said('position_embedding_type') in (None, 'rope')
 
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
             found, _ = layer.self_attn(

@@ -150,9 +150,18 @@ class _GgufFile:
             found['query_pre_attn_scalar'] = config.hidden_size // config.num_attention_heads \
                 if _SCALED_BY_WIDTH[name] == config.num_hidden_layers else \
                 found.get('head_dim', config.head_dim)
-        kind = self.said.get(f'{name}.rope.scaling.type', 'none')
+        if config.model_type == 'mistral':  # the library's default is a window
+            found['sliding_window'] = None
+        size = found.get('head_dim') or config.hidden_size // config.num_attention_heads
+        if (turned := self.said.get(f'{name}.rope.dimension_count', size)) != size:
+            raise ImportModelError(f'{self.path} turns {turned} of the {size} elements of a head '
+                                   'by positions, which is not read from GGUF files: take the '
+                                   'folder of the original weights')
+        factor = float(self.said.get(f'{name}.rope.scaling.factor', 0)
+                       or self.said.get(f'{name}.rope.scale_linear', 0) or 1)
+        kind = self.said.get(f'{name}.rope.scaling.type', 'linear' if factor != 1 else 'none')
         if kind == 'linear':
-            found['rope_parameters'] = self._linear(config)
+            found['rope_parameters'] = self._linear(config, factor)
         elif kind != 'none' or any(tensor.startswith('rope_factors') for tensor in self.tensors):
             raise ImportModelError(f'{self.path} scales positions by {kind!r}, which is not read '
                                    'from GGUF files: take the folder of the original weights')
@@ -160,13 +169,12 @@ class _GgufFile:
             found['rope_parameters'] = self._divided(config)
         return found
 
-    def _linear(self, config: Any) -> dict[str, Any]:
-        factor = {'rope_type': 'linear',
-                  'factor': float(self.said[f'{self.architecture}.rope.scaling.factor'])}
+    def _linear(self, config: Any, factor: float) -> dict[str, Any]:
+        scaled = {'rope_type': 'linear', 'factor': factor}
         given = dict(config.rope_parameters)
         if 'full_attention' in given:
-            return given | {'full_attention': given['full_attention'] | factor}
-        return given | factor
+            return given | {'full_attention': given['full_attention'] | scaled}
+        return given | scaled
 
     def _divided(self, config: Any) -> dict[str, Any]:
         """Return parameters of positions whose frequencies are divided, as of Llama 3."""

@@ -27,6 +27,7 @@ from intradp_ros.systems.language.tool_calls import call_marks, CallingText
 T = TypeVar('T')
 #: Characters of a prompt for each token of the context: more than any text has.
 _CHARACTERS = 256
+_UNTOKENED = 'the prompt cannot be made tokens'
 
 
 class Prompts:
@@ -125,15 +126,15 @@ class Prompts:
         most = self._manifest.context
 
         def made() -> list[int]:
-            backend = getattr(self.tokenizer, 'backend_tokenizer', None)
-            if len(text) > most and backend is not None:  # only this lets other threads run
-                count = len(backend.encode_batch([text], add_special_tokens=special)[0])
-                if count >= most:
-                    raise ValueError(f'a prompt of {count} tokens: this model takes 1 to '
-                                     f'{most - 1}')
             return [int(token) for token in self.tokenizer(
                 text, add_special_tokens=special, verbose=False).input_ids]
-        return _asked('the prompt cannot be made tokens', made)
+        backend = getattr(self.tokenizer, 'backend_tokenizer', None)
+        if len(text) > most and backend is not None:  # only this lets other threads run
+            count = len(_asked(_UNTOKENED, lambda: backend.encode_batch(
+                [text], add_special_tokens=special)[0]))
+            if count >= most:
+                raise ValueError(f'a prompt of {count} tokens: this model takes 1 to {most - 1}')
+        return _asked(_UNTOKENED, made)
 
     def _check_length(self, characters: int) -> None:
         most = self._manifest.context
@@ -158,6 +159,8 @@ class Prompts:
         messages = [_message(turn, template) for turn in request.prompt
                     if isinstance(turn, ChatTurn)]
         said = [message['content'].strip() for message in messages if message['role'] == 'user']
+        told = [message['content'].strip() for message in messages if message['role'] == 'tool'
+                and not re.search(r'\btool\b', template)]
 
         def made(messages: list[dict[str, Any]]) -> str:
             return _asked('the chat template refuses these messages', lambda: str(
@@ -171,7 +174,9 @@ class Prompts:
                 parts = made([{**message, 'content': [
                     {'type': 'text', 'text': message['content']}]} for message in messages])
                 if all(text in parts for text in said):
-                    return parts
+                    found = parts
+        if not all(text in found for text in told):  # it has no word of them, nor writes any role
+            raise ValueError('messages of tool are not read by the chat template of this model')
         return found
 
     def _call_marks(self) -> tuple[str, str] | None:
@@ -194,10 +199,10 @@ def _message(turn: ChatTurn, template: str) -> dict[str, Any]:
     role, more = turn.role, dict[str, Any](turn.more)
     if role == 'developer' and role not in template:
         role = 'system'
-    for name in {role, *more} & {'tool', 'tool_calls'}:
-        if not re.search(rf'\b{name}\b', template):
-            raise ValueError(f'messages of {name} are not read by the chat template of this model')
     if 'tool_calls' in more:
+        if not re.search(r'\btool_calls\b', template):
+            raise ValueError('messages of tool_calls are not read by the chat template of this '
+                             'model')
         more['tool_calls'] = calls = json.loads(more['tool_calls'])
         for function in (call['function'] for call in calls):  # templates read objects
             function['arguments'] = parse_json(function['arguments'] or '{}')

@@ -171,13 +171,18 @@ def test_a_gguf_file_is_the_model(tmp_path: Path, store: BlobStore, family: str)
         whole_answer(model, PROMPT, 20, frozenset())[0]
 
 
-@pytest.mark.parametrize('family, rope', [
-    ('llama', LLAMA3), ('qwen2', LINEAR),
+@pytest.mark.parametrize('family, rope, said', [
+    ('llama', LLAMA3, ''), ('qwen2', LINEAR, 'type'), ('qwen2', LINEAR, 'scaling.factor'),
+    ('qwen2', LINEAR, 'scale_linear'),
     ('gemma3_text', {'sliding_attention': {'rope_type': 'default', 'rope_theta': 10000.0},
-                     'full_attention': {**LINEAR, 'rope_theta': 1e6}})])
-def test_positions_of_a_gguf_file_are_scaled_as_it_says(tmp_path: Path, store: BlobStore,
-                                                       family: str, rope: Any) -> None:
-    """The library reads such files without: other tokens."""
+                     'full_attention': {**LINEAR, 'rope_theta': 1e6}}, 'type')])
+def test_positions_of_a_gguf_file_are_scaled_as_it_says(
+        tmp_path: Path, store: BlobStore, family: str, rope: Any, said: str) -> None:
+    """
+    The library reads such files without: other tokens.
+
+    A factor without a type is a linear one to llama.cpp, by its former key, too.
+    """
     shape = {'query_pre_attn_scalar': 8} if family == 'gemma3_text' else {}
     _, _, model = tiny_model(tmp_path / 'first', family, rope_parameters=rope,
                              num_hidden_layers=7, **shape)
@@ -187,9 +192,11 @@ def test_positions_of_a_gguf_file_are_scaled_as_it_says(tmp_path: Path, store: B
         more['rope_freqs.weight'] = plain / model.model.rotary_emb.inv_freq
 
     def say(writer: Any) -> None:
-        if family != 'llama':
+        if said == 'type':
             writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             writer.add_rope_scaling_factor(rope.get('full_attention', rope)['factor'])
+        elif said:
+            writer.add_float32(f'{family}.rope.{said}', rope['factor'])
     path = write_gguf(tmp_path / 'model.gguf', model, more=more, say=say)
     ids = [number * 37 % 97 for number in range(60)]
     wanted, logits = whole_answer(model, ids, 20, frozenset())
@@ -204,7 +211,8 @@ def test_positions_of_a_gguf_file_are_scaled_as_it_says(tmp_path: Path, store: B
     ('layer', 'missing of a llama'), ('norm', 'model.norm.weight is missing'),
     ('split', 'one of 2 files of a model: join'), ('unknown', 'blk.0.attn_sinks.weight.*not read'),
     ('cut', 'truncated'), ('pointer', 'git lfs pull'), ('empty', 'not a GGUF file'),
-    ('yarn', "scales positions by 'yarn'"), ('family', 'gpt2|not understood|not supported')])
+    ('yarn', "scales positions by 'yarn'"), ('partly', 'turns 4 of the 8 elements of a head'),
+    ('family', 'gpt2|not understood|not supported')])
 def test_a_gguf_file_that_lacks_something_is_refused(tmp_path: Path, store: BlobStore,
                                                      trouble: str, reason: str) -> None:
     _, _, model = tiny_model(tmp_path / 'first')
@@ -215,6 +223,8 @@ def test_a_gguf_file_that_lacks_something_is_refused(tmp_path: Path, store: Blob
             writer.add_uint16('split.no', 0)
         elif trouble == 'yarn':
             writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        elif trouble == 'partly':
+            writer.kv_data[0]['llama.rope.dimension_count'].value = 4
     path = write_gguf(tmp_path / 'model-00001-of-00002.gguf', model, left_out=lambda name: (
         trouble in ('layer', 'split') and 'layers.3.' in name
         or trouble == 'norm' and name == 'model.norm.weight'),

@@ -114,6 +114,17 @@ def test_families(tmp_path, family):
             check(local, whole, length)
 
 
+def test_what_a_family_does_not_read_changes_nothing(tmp_path):
+    """Keys of other families in a configuration, which the library passes over."""
+    manifest, store, whole = tiny_model(
+        tmp_path, residual_multiplier=0.3, embedding_multiplier=4.0, logits_scaling=8.0,
+        final_logit_softcapping=0.5, position_embedding_type='nope')
+    given = costs(manifest, 1)
+    with LocalLanguage(given, 'a', Scripted(given, 1, False), {'a': store}, times=STEADY) as local:
+        local.wait_ready()
+        check(local, whole, 9)
+
+
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 def test_half_precision_goes_through(tmp_path, dtype):
     manifest, store, whole = tiny_model(tmp_path, dtype=dtype)

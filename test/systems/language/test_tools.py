@@ -260,13 +260,26 @@ def test_a_template_that_reads_no_tools_says_so(tmp_path: Path) -> None:
     for site in served(save_tiny_model(tmp_path / 'model')):
         for named, options in (
                 ('tools are not read', {'tools': TOOLS}),
-                ('messages of tool are', {'messages': [{'role': 'tool', 'content': 'x'}]}),
                 ('tool_calls', {'messages': [{'role': 'assistant', 'tool_calls': [{
                     'id': 'a', 'type': 'function',
                     'function': {'name': 'f', 'arguments': '{}'}}]}]})):
             with pytest.raises(openai.BadRequestError, match=named):
                 site.chat(**options)
         assert site.chat(messages=[{'role': 'developer', 'content': 'x'}]).choices
+        results = [{'role': 'user', 'content': 'go'}, {'role': 'tool', 'content': 'done'}]
+        assert site.chat(messages=results).usage.prompt_tokens == site.rendered(results)
+
+
+def test_results_that_a_template_leaves_out_are_refused(tmp_path: Path) -> None:
+    folder = save_tiny_model(tmp_path / 'model')
+    tokenizer = library().AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = ("{% for m in messages if m.role == 'user' %}{{ m.content }}"
+                               '{% endfor %}')
+    tokenizer.save_pretrained(folder)
+    for site in served(folder):
+        with pytest.raises(openai.BadRequestError, match='messages of tool are not read'):
+            site.chat(messages=[{'role': 'user', 'content': 'go'},
+                                {'role': 'tool', 'content': 'done'}])
 
 
 @pytest.mark.parametrize('change, marks', [
