@@ -130,6 +130,7 @@ def test_completions_and_models(site: Site) -> None:
     ('temperature', {'temperature': -1}), ('top_p', {'top_p': 0.0}),
     ('stop texts', {'stop': ['x'] * 99}), ('max_tokens', {'max_tokens': 0}),
     ('deadline', {'extra_body': {'deadline': -1}}),
+    ('deadline', {'extra_body': {'deadline': 1e300}}),  # no thread can wait so long
     ('response_format', {'response_format': {'type': 'yaml'}}),
     ('messages', {'extra_body': {'messages': 'hello'}}),
     ('role', {'extra_body': {'messages': [{'role': 'robot', 'content': 'x'}]}}),

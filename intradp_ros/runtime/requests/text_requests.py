@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import math
 from typing import Protocol
 
-from intradp_ros.core.limits import within
+from intradp_ros.core.limits import MAX_SECONDS, within
 from intradp_ros.runtime.requests.admission import Fate
 
 #: Messages of a chat, characters of a prompt, tokens of an answer, stop texts, characters of one.
@@ -146,6 +146,8 @@ class TextRequest:
                                  'text: it is not Unicode') from None
         if not self.remaining >= 0:
             raise ValueError(f'the deadline is in {self.remaining} s: it must not be negative')
+        if math.isfinite(self.remaining):  # no thread can wait for 1e300 s
+            within('seconds until the deadline', self.remaining, 0, MAX_SECONDS)
         within('priority', self.priority, -(1 << 31), (1 << 31) - 1)
 
     def _texts(self) -> tuple[list[str], int]:
