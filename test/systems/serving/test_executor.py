@@ -50,7 +50,7 @@ def model(tmp_path_factory):
     return module, path
 
 
-def answers(gateway, rows, remaining=30.0):
+def answers(gateway, rows, remaining=300.0):
     ends, done = {}, threading.Event()
     for k, (word, pixels) in enumerate(rows):
         def heard(end, k=k):
@@ -59,20 +59,20 @@ def answers(gateway, rows, remaining=30.0):
                 done.set()
         gateway.submit(InferRequest('policy', {'words': np.int64(word).reshape(()),
                                                'pixels': pixels}, remaining), heard)
-    assert done.wait(60)
+    assert done.wait(600)
     return [ends[k] for k in range(len(rows))]
 
 
 def test_batches_of_a_real_model_are_exact_and_a_death_is_outlived(model, tmp_path):
     module, path = model
     service = Service('policy', str(path), (
-        TensorSpec('words', 'int64', ()), TensorSpec('pixels', 'uint8', (3, 2, 2))), deadline=30.0)
+        TensorSpec('words', 'int64', ()), TensorSpec('pixels', 'uint8', (3, 2, 2))), deadline=300.0)
     opened = queue.Queue()
     site = LocalSite('a', [service], settings=SiteSettings(logs=tmp_path), compiled=False)
     inner = site.gateway.opened
     site.gateway.opened = lambda *found: (inner(*found), opened.put(found))
     try:
-        found = opened.get(timeout=120)[2]
+        found = opened.get(timeout=600)[2]
         assert found.sizes == (1, 2, 4) and not found.why
         assert [spec.name for spec in found.outputs] == ['actions', 'sum']
         chance = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_batches_of_a_real_model_are_exact_and_a_death_is_outlived(model, tmp_pa
         assert max(end.batch for end in ends) == 4
         executors: Any = site.executors
         os.kill(executors[0].pid, signal.SIGKILL)
-        opened.get(timeout=120)
+        opened.get(timeout=600)
         assert answers(site.gateway, rows[:1])[0].fate is InferFate.IN_TIME
         assert site.gateway.described()['services']['policy']['lost'] == 0
     finally:
