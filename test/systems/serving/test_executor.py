@@ -66,7 +66,7 @@ def answers(gateway, rows, remaining=300.0):
 def test_batches_of_a_real_model_are_exact_and_a_death_is_outlived(model, tmp_path):
     module, path = model
     service = Service('policy', str(path), (
-        TensorSpec('words', 'int64', ()), TensorSpec('pixels', 'uint8', (3, 2, 2))), deadline=300.0)
+        TensorSpec('words', 'int64', ()), TensorSpec('pixels', 'uint8', (3, 2, 2))), deadline=300)
     opened = queue.Queue()
     site = LocalSite('a', [service], settings=SiteSettings(logs=tmp_path), compiled=False)
     inner = site.gateway.opened
