@@ -11,6 +11,7 @@ from training_models import bound_of, train_alone_drawing
 
 from intradp_ros.systems.training.base.task import TaskError
 from intradp_ros.systems.training.layers.layer_capture import capture
+from intradp_ros.systems.training.layers.round_trial import try_rounds
 from intradp_ros.systems.training.layers.task_trial import try_task
 
 #: bfloat16 rounds products of a pass, whose rows depend on the plan.
@@ -22,6 +23,7 @@ def check(seed: int) -> None:
     task = case.task
     try_task(task)
     graph = capture(task)
+    try_rounds(task, graph)
     trainer, state = train(
         task, case.devices, shuffled(seed, len(graph.layers), task, case.data), case.faults,
         every=1 + seed % 3, late=case.late, pauses=case.pauses, graph=graph, expected=False)

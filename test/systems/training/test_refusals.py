@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from training_fleet import cross_entropy
 
+from intradp_ros.systems.training.base.items import Items
 from intradp_ros.systems.training.base.task import TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.task_trial import try_task
@@ -64,6 +65,80 @@ class Keeping(torch.optim.SGD):
 def test_an_optimiser_with_a_zero_grad_of_its_own_is_refused():
     with pytest.raises(TaskError, match=r'Keeping has a zero_grad\(\) of its own'):
         try_task(made(optimiser=lambda net, named: Keeping([p for _, p in named], lr=0.1)))
+
+
+class Seen:
+    """A script's class that keeps its optimiser, and who looks at it."""
+
+    def __init__(self, reader: str) -> None:
+        self.net, self.reader = nn.Sequential(nn.Linear(6, 3)), reader
+        self.kept: Any = None
+
+    def optimiser(self, named: Any) -> torch.optim.Optimizer:
+        groups, rate = [{'params': [p for _, p in named]}], torch.tensor(0.1)
+        made = torch.optim.SGD(groups, lr=rate if self.reader == 'tensor' else 0.1)
+        self.kept = {'groups': groups, 'tensor': rate}.get(self.reader, made)
+        if self.reader == 'copy':
+            self.kept = {'lr': 0.1}
+            made.register_step_post_hook(
+                lambda o, *_: self.kept.update(lr=o.param_groups[0]['lr']))
+        return made
+
+    def rate(self) -> Any:
+        reads: dict[str, Callable[[Any], Any]] = {
+            'groups': lambda kept: kept[0]['lr'], 'tensor': lambda kept: kept,
+            'copy': lambda kept: kept['lr']}
+        return reads.get(self.reader, lambda kept: kept.param_groups[0]['lr'])(self.kept)
+
+    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs, targets) + self.rate() * outputs.pow(2).mean(1)
+
+    def augment(self, item: Any, generator: torch.Generator) -> Any:
+        return item[0] * (1 + (self.rate() if self.kept else 0.0)), item[1]
+
+    def task(self) -> TrainingTask:
+        rows = [(x, k % 3) for k, x in enumerate(torch.randn(32, 6))]
+        data = Items(rows, augment=self.augment if self.reader == 'augment' else None)
+        if self.reader == 'hook':
+            self.net[0].bias.register_hook(lambda g: g * (self.rate() if self.kept else 1.0))
+        if self.reader == 'module':
+            self.net[0].register_forward_hook(
+                lambda m, x, y: y * (self.rate() if self.kept else 1.0))
+        loss = cross_entropy if self.reader in ('hook', 'augment', 'module') else self.loss
+        return TrainingTask(self.net, loss, self.optimiser, data, 16, 4, 2, 4,
+                            schedule=lambda number: 0.5 ** number)
+
+
+@pytest.mark.parametrize('reader, reason', [
+    ('loss', r'loss.* leads to what the optimiser function made.*a buffer that counts'),
+    ('groups', r'loss.*\.kept.* leads'), ('tensor', r'loss.*\.kept leads'),
+    ('copy', r'a hook on its step, changes .*\.kept'),
+    ('hook', r'hooks.* leads'), ('augment', r'data\.augment.* leads'),
+    ('module', 'module.* leads')])
+def test_who_else_can_see_the_optimiser_is_refused(reader: str, reason: str) -> None:
+    with pytest.raises(TaskError, match=reason):
+        try_task(Seen(reader).task())
+
+
+@pytest.mark.parametrize('change', [
+    lambda net, number: net[0].requires_grad_(number > 2), lambda net, number: net[2].eval(),
+    lambda net, number: net[2].train(number < 3), lambda net, number: net[2].eval() if number > 2
+    else net, lambda net, number: setattr(net[0], 'alpha', 1.0) or net if number > 2 else net])
+def test_a_schedule_that_freezes_or_unfreezes_is_refused(change: Any) -> None:
+    net = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3), nn.BatchNorm1d(3))
+    task = replace(made(net), schedule=lambda number: float(change(net, number) is not None))
+    with pytest.raises(TaskError, match=r'schedule changes .*self\.n \+= 1 in forward'):
+        try_task(task)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_weights_of_16_bits_are_not_trained(dtype: torch.dtype) -> None:
+    net = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3).to(dtype))
+    net[0].register_forward_hook(lambda m, x, y: y.to(dtype))
+    with pytest.raises(TaskError, match=r'1\.weight is to be trained in .*float16.*autocast='):
+        try_task(made(net))
+    net[1].requires_grad_(False)
+    try_task(made(net))
 
 
 class WithoutGradients(nn.Module):

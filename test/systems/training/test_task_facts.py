@@ -95,6 +95,21 @@ def test_what_makes_another_result_is_named() -> None:
     assert apart(facts(nudged(task, 0.1), graph), wanted).startswith(DATA)
 
 
+def test_labels_and_words_are_compared_to_the_last_bit() -> None:
+    """Those of a set of names have other numbers in each process."""
+    task = make_task('small')
+    graph = capture(task)
+    (inputs,), targets = task.data.take(range(len(task.data)))
+
+    def of(labels: torch.Tensor) -> dict[str, str]:
+        return facts(replace(task, data=TensorData((inputs,), labels)), graph)
+    hot = torch.eye(10)
+    for labels, others in ((targets + 200, targets + 201), (hot[targets], hot[9 - targets]),
+                           (targets > 4, targets <= 4)):
+        assert apart(of(labels), of(labels)) == ''
+        assert apart(of(others), of(labels)).startswith(DATA)
+
+
 def louder(item: Any, generator: torch.Generator) -> Any:
     return item[0] + 1e-6 * torch.randn(item[0].shape, generator=generator), item[1]
 

@@ -45,6 +45,10 @@ _LONG = 256
 #: The generators of the process are shared by its threads.
 DRAWING = threading.RLock()
 
+#: What a user may write in place of what changes with rounds.
+BY_ROUND = 'What changes with rounds the module may make of a buffer that counts its passes ' \
+    '(register_buffer; self.n += 1 in forward), and return to the loss: self.n.expand(x.shape[0])'
+
 _LIBRARIES = {*sys.stdlib_module_names, 'torch', 'torchvision', 'torchaudio', 'numpy', 'scipy',
               'cv2', 'PIL', 'intradp_ros'}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -68,6 +72,13 @@ def drawing(seed: int) -> Iterator[None]:
 def objects_reached(*roots: Any) -> list[Any]:
     """Return the objects that others lead to, the nearest ones first, as far as they are read."""
     return [one for _, one in islice(_walk(roots), MOST_OBJECTS)]
+
+
+def path_to(these: Sequence[Any], **roots: Any) -> str:
+    """Return the path on which objects lead to one of these; '' if none does."""
+    wanted = {id(one) for one in these}
+    return next((path for path, one in islice(_walk(roots.values(), tuple(roots)), MOST_OBJECTS)
+                 if id(one) in wanted), '')
 
 
 def tensors_reached(*roots: Any) -> list[torch.Tensor] | None:
@@ -132,7 +143,8 @@ def _text(one: Any) -> str | None:
         most = _OF_PARAMETERS if isinstance(one, nn.Parameter) else MOST_NUMBERS
         if one.numel() > most or one.device.type == 'meta':
             return f'{one.shape} {one._version} {id(one)}'
-        return f'{one.dtype} {one.shape} {_digest(one.detach().cpu().contiguous())}'
+        return f'{one.dtype} {one.shape} {_digest(one.detach().cpu().contiguous())}' \
+            + ' trained' * one.requires_grad
     if isinstance(one, np.ndarray):
         return f'{one.dtype} {one.shape} ' + (
             hashlib.sha256(np.ascontiguousarray(one).tobytes()).hexdigest()
@@ -185,7 +197,7 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
                         threading.Thread)):  # a thread, of a progress bar say, goes by time
         return
     if isinstance(one, Mapping):
-        yield from ((f'[{key!r:.40}]', value) for key, value in list(one.items()))
+        yield from ((f'[{_named(key)}]', value) for key, value in list(one.items()))
     elif isinstance(one, list | tuple | set | frozenset | deque):
         yield from ((f'[{k}]', value) for k, value in enumerate(one))
     elif isinstance(one, types.GeneratorType):
@@ -215,7 +227,7 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
             yield from (('', base) for base in one.__bases__)
     elif isinstance(one, nn.Module):
         yield from ((f'.{name}', value) for name, value in vars(one).items()
-                    if name not in ('_parameters', '_buffers', 'training'))
+                    if name not in ('_parameters', '_buffers'))
         yield from ((f'.{name}', value) for name, value in
                     (*one._parameters.items(), *one._buffers.items()) if value is not None)
         yield '', type(one)
@@ -226,6 +238,10 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
         if not _is_library(type(one)):
             yield from _slots(one)
             yield '', type(one)
+
+
+def _named(key: Any) -> str:
+    return f'{key!r:.40}' if isinstance(key, _PLAIN) else f'a {type(key).__name__}'
 
 
 def _slots(one: Any) -> Iterator[tuple[str, Any]]:

@@ -14,17 +14,26 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intradp_ros.systems.training.base.task import TaskError, TrainingTask
-from intradp_ros.systems.training.base.user_code import changed_between, remembered, Watch
+from intradp_ros.systems.training.base.user_code import (
+    BY_ROUND,
+    changed_between,
+    path_to,
+    remembered,
+    Watch,
+)
 from intradp_ros.systems.training.layers.parameter_hooks import hooks_of
 from intradp_ros.systems.training.layers.stage_optimiser import (
     stage_optimiser,
     trained_parameters,
+    whole_optimiser,
 )
 from intradp_ros.systems.training.layers.trying import done
 
 Named = Sequence[tuple[str, nn.Parameter]]
 #: Parameters and numbers with which an optimiser is tried, and steps.
 _TRIED, _NUMBERS, _STEPS = 12, 1 << 20, 3
+#: Factor on the rate from one step to the next, where the task has a schedule.
+_SLOWER = 0.9
 #: What PyTorch's schedulers, by its version, set on the step of their optimiser.
 _SCHEDULED = ('_wrapped_by_lr_sched', '_with_counter')
 
@@ -72,8 +81,10 @@ def try_optimiser(task: TrainingTask) -> None:
             own = _made(task, lambda: stage_optimiser(task, [(name, other)]))  # noqa: B023
             if kept[k]:
                 own.state[other] = kept[k]
+            _slow(task, own, _SLOWER ** number)
             _step(own)
             kept[k] = _tensors(own, other)
+        _slow(task, whole, _SLOWER if number else 1.0)
         groups = _options(whole)
         with (mixing := _Mixing(whole, together)), Watch(dict(every)) as watch:
             _step(whole)
@@ -83,9 +94,25 @@ def try_optimiser(task: TrainingTask) -> None:
         way = (one - p).detach().abs().max() if p.numel() else torch.zeros(())
         if p.numel() and not bool((one - other).abs().max() <= 1e-6 * way + 1e-14):
             raise TaskError(
-                f'{type(whole).__name__} steps {name} otherwise when it has it alone, and its '
-                'state moved as a device moves it: each parameter must be stepped on its own, '
-                'by tensors in state[parameter], as SGD, Adam and AdamW do')
+                f'{type(whole).__name__} steps {name} otherwise when it has it alone, made anew '
+                'with its state: each parameter must be stepped on its own, by tensors in '
+                'state[parameter], as SGD, Adam and AdamW do, and the optimiser function must '
+                'neither write to parameters nor choose by their values')
+
+
+def check_unseen(task: TrainingTask) -> None:
+    """See that nothing else of the task can read the optimiser, its groups, rates and state."""
+    whole = _made(task, lambda: whole_optimiser(task))
+    shown = [whole, whole.param_groups, whole.state, *whole.param_groups, *(
+        value for group in whole.param_groups for value in group.values()
+        if isinstance(value, torch.Tensor))]
+    hooks = [list(some) for p in task.module.parameters() for some in hooks_of(p)]
+    if path := path_to(shown, loss=task.loss, schedule=task.schedule, module=task.module,
+                       hooks=hooks, data=task.data, check=task.check):
+        raise TaskError(
+            f'{path} leads to what the optimiser function made: each device makes optimisers of '
+            'its own, for its part of the network, and sets their rates when they step. Let the '
+            f'optimiser function keep nothing that others read. {BY_ROUND}')
 
 
 def _try_copies(task: TrainingTask, named: Named) -> None:
@@ -185,6 +212,12 @@ def _made(task: TrainingTask, make: Any) -> torch.optim.Optimizer:
     if task.schedule is not None and any('lr' not in group for group in made.param_groups):
         raise TaskError(f'{type(made).__name__} has no rate lr that the schedule could change')
     return made
+
+
+def _slow(task: TrainingTask, optimiser: torch.optim.Optimizer, factor: float) -> None:
+    """Change rates as a schedule does."""
+    for group in optimiser.param_groups if task.schedule else ():
+        group['lr'] = group['lr'] * factor
 
 
 def _step(optimiser: torch.optim.Optimizer) -> None:

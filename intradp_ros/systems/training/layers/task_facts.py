@@ -5,8 +5,8 @@
 What must be the same wherever a task is trained: else results would be those of no process.
 
 Facts are short texts by what they say, so that a device that has another version of a task, or
-other data, is refused with what differs.  Numbers of samples are compared with a tolerance:
-decoders of images differ a little from machine to machine.
+other data, is refused with what differs.  Pictures and other real numbers of samples are compared
+with a tolerance: decoders differ a little from machine to machine.
 """
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.systems.training.base.reading import take
 from intradp_ros.systems.training.base.structure import tensors_of
 from intradp_ros.systems.training.base.task import Data, TrainingTask, weights_digest
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
@@ -31,12 +32,12 @@ from intradp_ros.systems.training.layers.stage_optimiser import whole_optimiser
 MOST_FACTS, MOST_NAME, MOST_TEXT = 16, 40, 1200
 #: Characters of a fact that an error shows.
 _SHOWN = 40
-#: Samples that are looked at, their numbers in a text, and how far these may be apart, in parts
+#: Samples that are looked at, words of them in a text, and how far these may be apart, in parts
 #: of the sample's root mean square.
-SAMPLES, _MOST_NUMBERS, TOLERANCE = 4, 96, 0.01
+SAMPLES, _MOST_WORDS, TOLERANCE = 4, 32, 0.01
 #: Rounds at which a schedule of learning rates is compared.
 _ROUNDS = 16
-#: The facts that are numbers: two for each tensor of a sample, mean and root mean square.
+#: The facts of samples: of each tensor mean, slope and root mean square, or of labels a digest.
 DATA, CHECK = 'data', 'check'
 
 Facts = Mapping[str, str]
@@ -109,21 +110,31 @@ def _source(function: Any) -> str:
 
 
 def _numbers(data: Data) -> str:
-    """Return mean and root mean square of each tensor of some samples."""
-    count, found = len(data), list[float]()
+    """Return what each tensor of some samples is: labels and words to the last bit."""
+    count, found = len(data), list[str]()
     for sample in sorted({k * (count - 1) // (SAMPLES - 1) for k in range(SAMPLES)}):
-        for tensor in tensors_of(data.take([sample])):
-            values = tensor.to(torch.float64)
-            found += [float(values.mean()), float(values.square().mean().sqrt())]
-    return ' '.join(f'{number:.6g}' for number in found[:_MOST_NUMBERS])
+        for tensor in tensors_of(take(data, [sample])):
+            if tensor.is_floating_point() or tensor.dtype is torch.uint8 or tensor.dim() > 3:
+                values = tensor.to(torch.float64).flatten()
+                slope = torch.linspace(-1, 1, len(values), dtype=torch.float64)
+                found.append('/'.join(f'{number:.6g}' for number in (
+                    values.mean(), (values * slope).mean(), values.square().mean().sqrt())))
+            else:
+                found.append(_digest(tensor.tolist())[:8])
+    return ' '.join(found[:_MOST_WORDS])
 
 
 def _alike(one: str, other: str) -> bool:
     """Whether the numbers of samples are almost the same."""
+    words = one.split(), other.split()
+    return len(words[0]) == len(words[1]) and all(
+        a == b or '/' in a and '/' in b and _near(a, b) for a, b in zip(*words))
+
+
+def _near(one: str, other: str) -> bool:
     try:
-        a, b = ([float(word) for word in text.split()] for text in (one, other))
+        a, b = ([float(word) for word in text.split('/')] for text in (one, other))
     except ValueError:
         return False
-    sizes = [size for size in b[1::2] for _ in range(2)]
-    return len(a) == len(b) == len(sizes) and all(
-        abs(x - y) <= TOLERANCE * max(size, 1e-9) for x, y, size in zip(a, b, sizes))
+    return len(a) == len(b) and all(
+        abs(x - y) <= TOLERANCE * max(b[-1], 1e-9) for x, y in zip(a, b))

@@ -21,7 +21,13 @@ from intradp_ros.systems.training.base.task import (
     TaskError,
     TrainingTask,
 )
-from intradp_ros.systems.training.base.user_code import changed_between, drawing, remembered
+from intradp_ros.systems.training.base.user_code import (
+    BY_ROUND,
+    changed_between,
+    counted,
+    drawing,
+    remembered,
+)
 from intradp_ros.systems.training.layers.data_trial import (
     drawn_so_far,
     taken_twice,
@@ -29,7 +35,7 @@ from intradp_ros.systems.training.layers.data_trial import (
     untouched_copy,
 )
 from intradp_ros.systems.training.layers.judgement import NO_CLASSES, right_answers
-from intradp_ros.systems.training.layers.optimiser_trial import try_optimiser
+from intradp_ros.systems.training.layers.optimiser_trial import check_unseen, try_optimiser
 from intradp_ros.systems.training.layers.trying import (
     check_memory,
     clones,
@@ -73,6 +79,13 @@ def try_task(task: TrainingTask) -> None:
     if unreal := [name for name, p in named if not p.is_floating_point()]:
         raise TaskError(f'{unreal[0]} is to be trained, and is not real: keep '
                         'torch.view_as_real of complex numbers, and make them in the forward pass')
+    if short := [name for name, p in named if p.dtype.itemsize < 4]:
+        kind = str(dict(named)[short[0]].dtype).removeprefix('torch.')
+        raise TaskError(f'{short[0]} is to be trained in {kind}, in which sums of gradients round '
+                        'otherwise on each number of devices: give the task the module in '
+                        'float32, module.float(), and autocast=torch.bfloat16, or freeze it by '
+                        'requires_grad_(False)')
+    check_unseen(task)
     doubles = _doubles(task, inputs, targets)
     losses = _losses(task, module, inputs, targets, change=doubles)
     if not bool(torch.isfinite(losses).all()):
@@ -166,17 +179,24 @@ def _try_schedule(task: TrainingTask) -> None:
     if schedule is None:
         return
     rounds = sorted({k * (task.rounds - 1) // (_ROUNDS - 1) for k in range(_ROUNDS)})
-    factors = []
+    factors, others = [], _others(task)
     for order in (rounds, rounds[::-1]):
         before = remembered(schedule=schedule)
         factors.append({number: done('schedule', lambda: float(schedule(number)))  # noqa: B023
                         for number in order})
         changed = changed_between(before, remembered(schedule=schedule))
+    changed = changed or changed_between(others, _others(task))  # at once, or from a round on
     for number, factor in factors[0].items():
         if not 0 <= factor < math.inf or factor != factors[1][number] or changed:
-            raise TaskError(f'schedule({number}) is {factor}: it must be a factor of 0 or '
-                            'more, and a function of the round alone'
-                            + (f'; it changes {changed}' if changed else ''))
+            raise TaskError((f'schedule changes {changed}' if changed else
+                             f'schedule({number}) is {factor}') + ': it must return a factor of '
+                            f'0 or more, and be a function of the round alone. {BY_ROUND}')
+
+
+def _others(task: TrainingTask) -> dict[str, str]:
+    """Return what may be remembered where a schedule has no business."""
+    return remembered(network=task.module, loss=task.loss, optimiser=task.optimiser) | counted(
+        data=task.data)
 
 
 def _samples(task: TrainingTask) -> tuple[Any, Any]:
@@ -241,7 +261,8 @@ def _losses(task: TrainingTask, module: nn.Module, inputs: Any, targets: Any,
     if not torch.equal(losses.nan_to_num(), again.nan_to_num()) or \
             not torch.equal(counts.nan_to_num(), others.nan_to_num()):
         raise TaskError('loss returns other values each time for the same outputs, targets and '
-                        'draws: it must not remember')
+                        'draws: it must not remember, nor draw by a generator of its own. '
+                        + BY_ROUND)
     if not bool((counts >= 0).all()) or not bool(torch.isfinite(counts).all()):
         raise TaskError(f'the loss says that samples count {counts.tolist()}: let it return 0 or '
                         'more as second')

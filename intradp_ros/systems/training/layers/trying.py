@@ -32,7 +32,8 @@ def training_copy(task: TrainingTask) -> nn.Module:
     """Return a copy of the module, ready to be trained."""
     module: nn.Module = done(
         'a copy of the module', lambda: copy.deepcopy(task.module),
-        'where it uses torch.nn.utils.weight_norm, take that of parametrizations')
+        'where it uses torch.nn.utils.weight_norm, take that of parametrizations; where it uses '
+        'prune, call prune.remove(), or multiply by a mask that is a buffer')
     return module if module.training else module.train()
 
 

@@ -86,8 +86,8 @@ def _worker(what: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -
     if what['facts'] and (difference := apart(
             task_facts(task, graph, DATA in what['facts']), what['facts'])):
         raise TaskError(f'{what["task"]} is another task here: {difference}. Let all machines '
-                        'have the same version and data, and let it seed its own generators or '
-                        'load its weights from a file')
+                        'have the same version and data, and let it seed its own generators, load '
+                        'its weights from a file, and sort what comes of a set or a folder')
     given = dict(what['settings'])
     if given['emulation']:
         given['emulation'] = Emulation(**given['emulation'])

@@ -36,7 +36,8 @@ class ProcessFleet:
     Worker processes and their trainer; a context, at whose end all of them have ended.
 
     With `emulate` each takes the seconds of the table and sends at its path's rate.  Training
-    begins with the checkpoint `base` where there is one.  `places` has the address of a device
+    begins with the checkpoint `base` where there is one.  All samples can be read `everywhere`, or
+    each where it lies.  `places` has the address of a device
     and the words before its command, where they are not the settings' and none.  `wait` are the
     seconds that all may take to come.  What crosses the network is sealed by a key that processes
     get through their pipes, unless another number is given.
@@ -47,11 +48,11 @@ class ProcessFleet:
                  progress: Callable[[RoundCommit], None] = lambda commit: None,
                  logs: Path | None = None, threads: int = 1, base: Checkpoint | None = None,
                  places: Mapping[str, tuple[str, tuple[str, ...]]] = NOWHERE,
-                 wait: float = 300.0, sealed: bool = True) -> None:
+                 wait: float = 300.0, sealed: bool = True, everywhere: bool = True) -> None:
         check_distributed()
         self._name, self._settings, self._table = name, settings, table
         self._topology, self._emulate, self._logs = topology, emulate, logs
-        self._facts, self._threads = task_facts(task, graph, everywhere=False), threads
+        self._facts, self._threads = task_facts(task, graph, everywhere), threads
         self._key = secrets.token_bytes(KEY_BYTES) if sealed else b''
         self._exchange = Exchange(settings.address, self._key)
         self.trainer = trainer_of(task, graph, planner, settings.timeout, self._exchange,

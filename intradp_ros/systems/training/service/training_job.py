@@ -170,7 +170,7 @@ def process_fleet(prepared: Prepared, planner: Planner, options: JobOptions,
     """Return processes of this machine, one for each device."""
     return ProcessFleet(prepared.name, prepared.task, prepared.graph, prepared.topology, planner,
                         prepared.table, options.settings, options.slowed is not None, progress,
-                        options.logs, options.threads, base)
+                        options.logs, options.threads, base, everywhere=not prepared.images)
 
 
 class _SavedState:
