@@ -260,6 +260,33 @@ class Odd(nn.Module):
         return self.last(self.a(x)) if self.last else self.a(x)
 
 
+class Shifting(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x -= 0.5
+        return x
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.all = nn.Transformer(6, 2, 1, 1, 8, 0.0, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(1)
+        made: torch.Tensor = self.all(x[:, None], x[:, None], tgt_mask=mask)
+        return made[:, 0]
+
+
+class Clamped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.w.data.clamp_(-0.3, 0.3)
+        return x * self.w
+
+
 def _masked() -> Odd:
     model = Odd()
     model.register_buffer('mask', torch.eye(3).to_sparse())
@@ -269,6 +296,13 @@ def _masked() -> Odd:
 @pytest.mark.parametrize('module, reason', [
     (lambda: Odd(device='meta'), 'a.weight has no values .*load the weights'),
     (_masked, 'mask is sparse .*to_dense'),
+    (lambda: nn.Sequential(Shifting(), nn.Linear(6, 3)), r'writes to its inputs .*x = x - 0\.5'),
+    (lambda: nn.Sequential(Attending(), nn.Linear(6, 3)), r'tgt_is_causal'),
+    (lambda: Odd(lambda y: torch.fake_quantize_per_tensor_affine(y, 0.1, 0, -8, 7)),
+     'PyTorch exports no such operator'),
+    (lambda: nn.Sequential(nn.Linear(6, 3), Clamped()), r'write to no weight .*\.data'),
+    (lambda: Odd(lambda y: torch.cdist(y, y[:1] * 0 + torch.ones(9, 3))[:, :3]),
+     'compute_mode='),
     (lambda: Odd(lambda y: (row for row in y)), 'returns a generator without tensors'),
     (lambda: Odd(torch.func.grad(lambda y: y.sin().sum())),
      r'it calls torch.func or vmap at test_refusals.py:\d+.*torch.einsum')])

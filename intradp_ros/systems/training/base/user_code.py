@@ -19,6 +19,7 @@ import hashlib
 import inspect
 import itertools
 from itertools import islice
+import logging
 import math
 from numbers import Number
 import os
@@ -194,8 +195,8 @@ def _walk(roots: Any, names: Sequence[str] = (), but: Sequence[Any] = (),
 
 def _parts(one: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(one, (*_PLAIN, torch.Tensor, np.ndarray, types.ModuleType, torch.Generator,
-                        threading.Thread)):  # a thread, of a progress bar say, goes by time
-        return
+                        threading.Thread, logging.Filterer)):
+        return  # a thread, of a progress bar say, goes by time; loggers keep what they are asked
     if isinstance(one, Mapping):
         yield from ((f'[{_named(key)}]', value) for key, value in list(one.items()))
     elif isinstance(one, list | tuple | set | frozenset | deque):

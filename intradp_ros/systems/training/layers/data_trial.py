@@ -98,8 +98,8 @@ def taken_twice(data: Data, samples: Sequence[int], what: str = 'data') -> tuple
             f'{what}.take draws by generators of the process, or returns other values each time, '
             f'for the samples {list(samples)}: a round that is played again would train on other '
             'samples; draw by the number of the sample instead, '
-            'generator=torch.Generator().manual_seed(k). What is to differ from round to round is '
-            'made by Items(dataset, augment=...)')
+            'generator=torch.Generator().manual_seed(k), and write to a clone() of what is kept. '
+            'What is to differ from round to round is made by Items(dataset, augment=...)')
     if changed := changed_between(*counts):
         raise TaskError(f'{changed} changes with each time that samples are taken: what a dataset '
                         'counts is not the same on all devices. Let it remember nothing, and draw '

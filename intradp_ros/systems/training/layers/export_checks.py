@@ -31,7 +31,7 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
     run_pass,
     StageInterpreter,
 )
-from intradp_ros.systems.training.layers.trying import done
+from intradp_ros.systems.training.layers.trying import clones, done
 
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
@@ -71,7 +71,7 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
     module = copy.deepcopy(module)
     before = {name: t.detach().clone() for name, t in by_first_name(module).items()}
     made, after = [], dict[str, torch.Tensor]()
-    drawn = generators()
+    drawn, given = generators(), clones(inputs)
     for _ in range(2):
         with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
                 torch.random.fork_rng(devices=[]):
@@ -85,8 +85,12 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
                if name in before and not torch.equal(t, before[name])}
     (first, structure), (second, again) = made
     if not changed and (structure != again or not all(map(_same, first, second))):
+        if not all(map(_same, tensors_of(inputs), tensors_of(given))):
+            raise TaskError(f'{type(module).__name__} writes to its inputs in the forward pass: '
+                            'let it make new ones, x = x - 0.5 in place of x -= 0.5')
         raise TaskError(f'{type(module).__name__} returns other values each time for the same '
-                        'samples and draws: it must not count calls')
+                        'samples and draws: it must not count calls, nor keep a state from one '
+                        'pass to the next')
     if not first:
         raise TaskError(f'{type(module).__name__} returns no tensor')
     return {name: value for name, value in changed.items()

@@ -60,13 +60,18 @@ _CHANGES = {
     'nn/utils/rnn.py': whole,
     '_functorch/vmap.py': 'torch.vmap and torch.func cannot be cut: write it with dimensions of '
                           'your own, by torch.einsum or torch.bmm say',
+    ':_detect_is_causal_mask': 'give nn.Transformer and its layers is_causal (tgt_is_causal), '
+                               'which else look at the values of the mask',
     'data-dependent': (branch := 'what is computed must not depend on values: take torch.where '
                                  'for a branch'),
     'bool value of Tensor': branch,
     'UnsupportedOperator': 'PyTorch exports no such operator: write it with others',
+    'fake tensor in the exported': 'write to no weight in the forward pass, nor through .data: '
+                                   'let a parametrization make what is used of it',
     'Constraints violated': 'what is computed must not depend on how many samples there are: take '
                             'n = x.shape[0], not len(x), and slices, z[:n], not chunk() or '
-                            'split() of samples, nor torch.func',
+                            'split() of samples, nor torch.func; batch_first=True where samples '
+                            "come first, and cdist(compute_mode='use_mm_for_euclid_dist')",
     '': 'what is computed must not depend on how many samples there are, or on their values; take '
         'x.shape[0], not len(x)'}
 
@@ -183,8 +188,8 @@ def exported(module: nn.Module, tensors: Tensors) -> fx.GraphModule:
 
 def _change(error: Exception) -> str:
     """Return what to change in a module for which an export fails so."""
-    where = ' '.join([str(error), *(f'{one.filename}:{one.name}' for one in traceback.extract_tb(
-        error.__traceback__))])
+    where = ' '.join([type(error).__name__, str(error), *(
+        f'{one.filename}:{one.name}' for one in traceback.extract_tb(error.__traceback__))])
     return next(change for mark, change in _CHANGES.items() if mark in where)
 
 

@@ -122,7 +122,7 @@ class StageRunner:
             for grain, *both in zip(kept.grains, rows_apart(outputs, kept.rows),
                                     rows_apart(targets, kept.rows)):
                 with drawing(draw_seed(self.task.seed, _LOSS, round, grain)):
-                    pieces.append(self.graph.losses(self.task, *both))
+                    pieces.append(self.graph.losses(self.task, *_own(*both)))
             losses, counts = (torch.cat(parts) for parts in zip(*pieces))
             return losses, counts
         return self.graph.losses(self.task, outputs, targets)
@@ -167,6 +167,7 @@ class StageRunner:
             [(outputs, targets)]
         with torch.no_grad():
             for some, wanted in pieces:
+                some, wanted = _own(some, wanted) if alone else (some, wanted)
                 losses, counts = self.graph.losses(plain, some, wanted)
                 right = right_answers(both.outputs.filled([some[k] for k in both.order]),
                                       both.targets.filled(wanted))
@@ -276,6 +277,11 @@ class StageRunner:
                 self.optimiser.state[parameter] = {
                     key: value.clone() if key == 'step' else _lying_as(parameter, value)
                     for key, value in own.items()}
+
+
+def _own(outputs: Tensors, targets: Tensors) -> tuple[Tensors, Tensors]:
+    """Return what a loss may write to: parts of one tensor have its version."""
+    return tuple(map(torch.clone, outputs)), tuple(map(torch.clone, targets))
 
 
 def squares(gradients: Sequence[torch.Tensor]) -> float:
