@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
+import re
 
 import cv2
 import numpy as np
@@ -35,6 +36,8 @@ def input_text(text: str) -> str:
         parse_shape(text)
     except ModelSpecError as error:
         if not Path(text).is_file():
+            if re.fullmatch(r'\d+(x\d+)+', text):
+                raise ValueError(str(error)) from error
             raise ValueError(f'{text!r} is neither a shape such as 1x3x224x224 nor an image '
                              'file') from error
     return text

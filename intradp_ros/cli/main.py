@@ -31,6 +31,7 @@ from intradp_ros.cli.lab_commands import LAB, lab_command
 from intradp_ros.core.processes import (
     NO_DIRECTORY,
     open_standard_streams,
+    out_of_memory,
     search_working_directory,
     working_directory,
 )
@@ -78,8 +79,8 @@ language:   one language model over several small machines (language, demo-langu
 training:   one network learns on several machines, any of which may leave (train, demo-training)
 serving:    requests of many robots, answered in time by several sites (serve, demo-serving)
 
-These commands need no ROS, except for node, bench, status, view, trace, doctor and
-the demos."""
+These commands need no ROS, except for node, call, bench, status, view, trace, doctor, the demos,
+fleet ask and train send."""
 
 EPILOG = """\
 in this order a model becomes known:
@@ -156,7 +157,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _main(list(sys.argv[1:] if argv is None else argv))
         finally:
+            if argv is None:
+                _end_at_once()
             sys.stdout.flush()
+    except KeyboardInterrupt as end:  # one more, while the last words were said
+        return status_of(end)
     except OSError as error:  # of standard output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # who reads it, such as head, has seen enough
@@ -197,9 +202,22 @@ def _main(arguments: list[str]) -> int:
     except (CommandError, LoadingError, OSError) as error:
         print(f'intradp {args.command}: {_one_line(error)}', file=sys.stderr)
         return CANNOT
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        print(f'intradp {args.command}: out of memory: take a smaller input or model, or another '
+              f'machine ({_one_line(error)})', file=sys.stderr)
+        return CANNOT
     except KeyboardInterrupt:
         print(f'intradp {args.command}: interrupted', file=sys.stderr)
         return INTERRUPTED
+
+
+def _end_at_once() -> None:
+    """From here on a signal ends the process; Python would print where it was at its end."""
+    for number in (signal.SIGINT, *ENDING):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -38,8 +38,7 @@ MODEL_HELP = """\
 MODEL is one of
   package.module:factory   a function or class, called without arguments, that returns a
                            torch.nn.Module; also from the working directory
-  model.graph              an archive that was written by intradp_ros.graph.serialise.save_graph;
-                           it needs no --input"""
+  model.graph              an archive that `intradp model add` wrote; it needs no --input"""
 
 
 @dataclass(frozen=True)

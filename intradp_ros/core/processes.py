@@ -66,6 +66,12 @@ class Command:
 NO_DIRECTORY = 'the working directory is not there any more: change to one that is'
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether an error, of torch too, says that there is no memory left."""
+    return isinstance(error, MemoryError) or any(
+        text in str(error) for text in ("can't allocate memory", 'out of memory'))
+
+
 def working_directory() -> str:
     """Return the working directory, '' if it was removed."""
     try:

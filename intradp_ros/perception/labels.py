@@ -74,6 +74,9 @@ def parse_labels(text: str) -> tuple[str, ...]:
     if not text.strip():
         return ()
     if not _is_path(text):
+        if os.path.exists(text):
+            raise CardError(f'{text!r} may be the name of a class, or a file or folder that is '
+                            f'there: write ./{text} for the file, ["{text}"] for the name')
         if text.lstrip().startswith(('[', '{')):
             return _checked(_structured(text, 'labels'), 'labels')
         return _checked(_of_line(text), 'labels')

@@ -188,6 +188,8 @@ class Profile:
 
     @classmethod
     def _from_dict(cls, data: Mapping[str, Any]) -> Profile:
+        if not isinstance(data, Mapping) or 'timings' not in data:
+            raise ValueError('not a profile: it has no timings')
         if data.get('format') != FORMAT:
             raise ValueError(f'a profile of format {data.get("format", 1)!r}, wanted {FORMAT}: '
                              'measure it anew')

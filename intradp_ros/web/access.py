@@ -20,7 +20,6 @@ import re
 import threading
 import time
 
-from intradp_ros.core.json_text import read_text
 from intradp_ros.core.plain_file import open_plain
 from intradp_ros.core.private_file import check_private
 from intradp_ros.runtime.requests.admission import ClientRates
@@ -82,10 +81,13 @@ def own_key(path: Path | None) -> str:
     if path is None:
         return ''
     check_private(path, 'the key in')
-    key = read_text(path).split()[-1:]
-    if not key:
-        raise ValueError(f'{path} holds no key')
-    return key[0]
+    with open_plain(path) as file:
+        text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
+    lines = [line.split() for line in text.splitlines() if line.strip() and line[0] != '#']
+    if len(lines) != 1 or not re.fullmatch('[!-~]+', lines[0][-1]):
+        raise ValueError(f'{path} must hold one API key, with or without its name, as in "robot1 '
+                         '3f9a..." (what `intradp key` writes is another kind)')
+    return lines[0][-1]
 
 
 def check_address(address: str, keys: ApiKeys | None) -> str:

@@ -42,3 +42,9 @@ def test_each_input_has_its_dtype_or_all_have_one():
     assert [x.dtype for x in load_inputs(shapes, mixed[1:], None, 0)] == [torch.int64] * 2
     with pytest.raises(CommandError, match='2 inputs have 3 dtypes'):
         load_inputs(shapes, 3 * mixed[:1], None, 0)
+
+
+def test_a_shape_that_no_value_may_have_is_refused_before_anything_is_made():
+    for shape in ('1x3x99999999x99999999', 'x'.join(['1'] * 17)):
+        with pytest.raises(CommandError, match='too large'):
+            load_inputs([shape], [torch.float32], None, 0)

@@ -17,6 +17,7 @@ from dispositions import heeded
 import pytest
 
 from intradp_ros import __version__
+from intradp_ros.cli import inspect_model
 from intradp_ros.cli.main import _parser, COMMANDS, main
 
 HERE = Path(__file__).parent
@@ -148,6 +149,19 @@ def test_what_cannot_be_done_is_said_in_one_line(intradp, monkeypatch, arguments
     assert re.match(f'intradp {arguments[0]}( [a-z]+)?: ', line) and says in line
 
 
+@pytest.mark.parametrize('error', [
+    MemoryError('Unable to allocate 7 TiB'),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes")])
+def test_too_little_memory_is_said_in_one_line(intradp, monkeypatch, error):
+    def full(*_: object) -> object:
+        raise error
+    monkeypatch.chdir(HERE)
+    monkeypatch.setattr(inspect_model, 'load_subject', full)
+    result = intradp('inspect', *MODEL)
+    assert result.status == 2 and len(result.err.splitlines()) == 1
+    assert result.err.startswith('intradp inspect: out of memory: take a smaller')
+
+
 @pytest.mark.parametrize('arguments', [
     [], ['no-such-command'], ['inspect'], ['plan', *MODEL],
     ['run', *MODEL, '--mode', 'magic'], ['inspect', *MODEL, '--no-such-option'],
@@ -186,6 +200,17 @@ def test_a_package_that_is_not_installed_is_named() -> None:
     done = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
     assert done.returncode == 2 and 'Traceback' not in done.stderr
     assert 'rich' in done.stderr and 'requirements.txt' in done.stderr
+
+
+def test_a_signal_while_python_ends_leaves_no_traceback(tmp_path) -> None:
+    (tmp_path / 'again.py').write_text(
+        'import atexit, os, signal\n\n\ndef make():\n'
+        '    atexit.register(os.kill, os.getpid(), signal.SIGINT)\n    raise KeyboardInterrupt\n')
+    with heeded(signal.SIGINT):
+        ended = subprocess.run(
+            [sys.executable, '-m', 'intradp_ros.cli.main', 'inspect', 'again:make', '--input',
+             SHAPE], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, 'intradp inspect: interrupted\n')
 
 
 def test_a_working_directory_that_was_removed_is_named(intradp, tmp_path, monkeypatch) -> None:

@@ -51,3 +51,16 @@ def test_a_file_is_opened(tmp_path: Path) -> None:
         assert stream.read() == b'text'
     with pytest.raises(FileNotFoundError):
         open_plain(tmp_path / 'none')
+
+
+@pytest.mark.parametrize('data', [b'', b'# none', bytes(range(128, 160)),
+                                  b'dock 0123456789abcdef\nhall fedcba9876543210\n'])
+def test_a_file_of_no_or_many_api_keys_is_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / 'robot.key'
+    path.touch(0o600)
+    for one in (b'# mine\nrobot1 0123456789abcdef\n', b'0123456789abcdef'):
+        path.write_bytes(one)
+        assert own_key(path) == '0123456789abcdef'
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r'robot\.key must hold one API key'):
+        own_key(path)

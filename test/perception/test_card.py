@@ -124,6 +124,19 @@ def test_labels_from_text_or_file(tmp_path: Path) -> None:
         parse_labels(str(tmp_path / 'no.txt'))
 
 
+def test_a_name_that_is_also_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                               ) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_labels('names') == ('names',)
+    Path('names').write_text('person\nbicycle\n')
+    Path('data').mkdir()
+    for text in ('names', 'data'):
+        with pytest.raises(CardError, match='a class, or a file'):
+            parse_labels(text)
+    assert parse_labels('./names') == ('person', 'bicycle')
+    assert parse_labels('["data"]') == ('data',)
+
+
 COCO = ('person', 'traffic light', 'café, "Ö"')
 LINES = '\r\n'.join(COCO)
 

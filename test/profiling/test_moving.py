@@ -36,6 +36,12 @@ def test_what_is_no_cost_is_refused(moving: object) -> None:
         Profile.from_json(json.dumps({**data, 'moving': moving}))
 
 
+@pytest.mark.parametrize('text', ['[]', '3', '{}', '{"format": "fleet", "stages": []}'])
+def test_other_json_is_no_profile(text: str) -> None:
+    with pytest.raises(ValueError, match='not a profile: it has no timings'):
+        Profile.from_json(text)
+
+
 def test_chunks_and_bytes_of_a_transfer() -> None:
     assert MOVING.sending(0) == pytest.approx(1e-3)
     chunk = LEAST_CHUNK_BYTES

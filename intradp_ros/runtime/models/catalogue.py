@@ -7,11 +7,13 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 import importlib
+import math
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from intradp_ros.core.limits import MAX_DIMENSIONS, MAX_ELEMENTS
 from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.operator_graph import OperatorGraph
@@ -163,6 +165,9 @@ def parse_shape(text: str) -> tuple[int, ...]:
         shape = ()
     if not shape or min(shape) < 1:
         raise ModelSpecError(f'{text!r} is not an input shape: write it like 1x3x224x224')
+    if math.prod(shape) > MAX_ELEMENTS or len(shape) > MAX_DIMENSIONS:
+        raise ModelSpecError(f'the input shape {text} is too large: at most {MAX_DIMENSIONS} '
+                             f'dimensions and {MAX_ELEMENTS} elements')
     return shape
 
 

@@ -18,6 +18,7 @@ import time
 import torch
 
 from intradp_ros.core.measured_once import measured_once, measured_path
+from intradp_ros.core.processes import out_of_memory
 from intradp_ros.graph.tensor_bits import memory_address
 from intradp_ros.systems.training.layers.layer_table import LayerTable, LayerTimes, TableError
 
@@ -73,7 +74,7 @@ def measure_layers(device: str, layers: Sequence[LayerCall], inputs: Callable[[i
             if not states:
                 states, step = _measure_steps(layers, optimiser, repeats)
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             break
         if 2 * sum(weights) + sum(states) + sum(row.kept) > memory_bytes:
@@ -212,8 +213,3 @@ def _step(parameters: Parameters, optimiser: Callable[[Parameters], torch.optim.
     nbytes = float(sum(_bytes([v for v in state.values() if isinstance(v, torch.Tensor)])
                        for state in stepped.state.values()))
     return nbytes, min(seconds[1:])
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
-        text in str(error) for text in ("can't allocate memory", 'out of memory'))
