@@ -18,7 +18,7 @@ from __future__ import annotations
 from array import array
 import builtins
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 import ctypes
@@ -78,6 +78,19 @@ class HeldTensor:
     numbers: Numbers
 
 
+class _ByPath(dict[str, Any]):
+    """What was found, by path; of several things at one (closures of one code) each is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count: dict[str, int] = {}
+
+    def __setitem__(self, path: str, item: Any) -> None:
+        """Note what is at a path, with a number behind it where something else is already."""
+        number = self._count[path] = self._count.get(path, 0) + 1
+        super().__setitem__(path if number == 1 else f'{path} ({number})', item)
+
+
 @dataclass
 class HeldState:
     """
@@ -85,11 +98,11 @@ class HeldState:
 
     `once` are iterators that only code leads to: a run of the model takes
     from them.  `containers`, `classes`, `cells` and global `names` are where
-    it was found; under names that are `missing` stand Python's own built-ins.
+    it was found; under names that are `missing` there is nothing, or one of Python's built-ins.
     """
 
-    items: dict[str, Any] = field(default_factory=dict)
-    tensors: dict[str, HeldTensor] = field(default_factory=dict)
+    items: dict[str, Any] = field(default_factory=_ByPath)
+    tensors: dict[str, HeldTensor] = field(default_factory=_ByPath)
     once: list[str] = field(default_factory=list)
     containers: list[Any] = field(default_factory=list)
     classes: list[type] = field(default_factory=list)
@@ -125,6 +138,10 @@ def held_state(root: nn.Module, shared: frozenset[int] = frozenset()) -> HeldSta
     walk.visit('', root, False)
     while walk.queue and len(walk.alive) < MOST_OBJECTS:
         walk.enter(*walk.queue.popleft())
+        if not walk.queue:
+            walk.enter_modules()
+    walk.methods_of(torch.Tensor)
+    walk.methods_of(nn.Module)
     return walk.state
 
 
@@ -148,7 +165,7 @@ _NOTHING = object()
 _COUNTING = (int, float, complex, str, bytes, list, set, bytearray, np.ndarray, torch.Tensor)
 #: Results of a cached function that can be other than they were.
 _CHANGING = (list, dict, set, bytearray, np.ndarray, torch.Tensor, nn.Module)
-_PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
+PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
           torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
 _UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.RawIOBase,
            io.BufferedIOBase, io.TextIOBase, threading.Thread, CodeType, FrameType,
@@ -163,6 +180,10 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     'getcwd': os.getcwd, 'cwd': os.getcwd, 'argv': lambda: list(sys.argv),
     'getrecursionlimit': sys.getrecursionlimit,
     'current_thread': lambda: threading.current_thread().name,
+    **dict.fromkeys(('isEnabledFor', 'getEffectiveLevel'), lambda: (
+        logging.root.level, logging.root.manager.disable, {
+            name: logger.level for name, logger in logging.root.manager.loggerDict.items()
+            if isinstance(logger, logging.Logger) and logger.level})),
     **dict.fromkeys(('Decimal', 'getcontext'), lambda: (
         decimal.getcontext().prec, decimal.getcontext().rounding)),
     **dict.fromkeys(('expandvars', 'expanduser'), lambda: dict(os.environ)),
@@ -189,21 +210,42 @@ class _Walk:
         self.looked_up: set[tuple[int, str]] = set()
         self.alive: list[Any] = []  # so that no identity is used twice
         self.queue: deque[tuple[str, Any, bool]] = deque()
+        self.modules: list[ModuleType] = []  # that are held
+        self.asked: list[ModuleType] = []  # for what has a name that is a text
 
     def visit(self, path: str, item: Any, outside: bool) -> None:
         """Note an item; what can hold others is entered later, once."""
-        if isinstance(item, _PLAIN) and not hasattr(item, '__dict__'):
+        if isinstance(item, PLAIN) and not hasattr(item, '__dict__'):
             self.state.items[path] = item
         elif isinstance(item, torch.Tensor):
             self._tensor(path, item, outside, False)
         elif isinstance(item, _UNSEEN) and not isinstance(item, FILES):
             self.state.items[path] = id(item)
             self.alive.append(item)
+            if isinstance(item, ModuleType) and is_users(item.__name__):
+                self.modules.append(item)
         else:
             # Another function, or an object of another class, is another computation.
             self.state.items[f'what {path or "the model"} is'] = (
                 item.__code__ if isinstance(item, FunctionType) else type(item))
             self._later(path, item, outside)
+
+    def enter_modules(self) -> None:
+        """Note what code may read of modules that are held, by any name that it mentions."""
+        held = frozenset(item for item in self.state.items.values()
+                         if isinstance(item, str) and item.isidentifier())
+        words = held | self.state.words
+        for module in self.modules:
+            self._module(module, words, frozenset())
+        for module in self.asked:
+            self._module(module, held, frozenset())
+
+    def methods_of(self, kind: type) -> None:
+        """Note the methods of a class of PyTorch that code calls by name, or PyTorch itself."""
+        self.state.classes.append(kind)
+        for name, item in vars(kind).items():
+            if callable(item) and (name.startswith('_') or name in self.state.words):
+                self.state.items[f'{kind.__name__}.{name}'] = item
 
     def _later(self, path: str, item: Any, outside: bool) -> None:
         if id(item) not in self.seen:
@@ -225,6 +267,7 @@ class _Walk:
         elif isinstance(item, property):
             self._children(path, [('', f) for f in (item.fget, item.fset) if f], True)
         elif isinstance(item, functools.partial):
+            self.state.containers.append(item)
             self._children(path, [('', item.func), *_numbered(item.args),
                                   ('', item.keywords)], outside)
         elif isinstance(item, CellType):
@@ -239,7 +282,6 @@ class _Walk:
 
     def _object(self, path: str, item: Any, outside: bool) -> None:
         self.state.containers.append(item)
-        own = str(type(item).__module__).partition('.')[0]
         if isinstance(item, np.ndarray):
             self._array(path, item, outside)
         elif isinstance(item, torch.Generator):
@@ -276,7 +318,7 @@ class _Walk:
             self.state.items[f'the cache of {path}'] = tuple(item.cache_info())[1:]
             self._children(f'the cache of {path}', _numbered(_cached_results(item)), True)
         elif not has_attributes(item) and not slots(item):
-            self._reduced(path, item, own)
+            self._reduced(path, item)
         if has_attributes(item) and not isinstance(item, (type, weakref.ref)):
             self._attributes(path, item, outside)
         if isinstance(item, torch.jit.ScriptModule):
@@ -327,7 +369,7 @@ class _Walk:
         if outside and not isinstance(item, tuple):
             kept = list(item)
             self.state.outside.append(lambda: restore_sequence(item, kept))
-        if all(type(part) in _PLAIN for part in item):
+        if all(type(part) in PLAIN for part in item):
             self.state.items[path] = tuple(item)
             return
         self.state.items[f'the length of {path}'] = len(item)
@@ -337,7 +379,7 @@ class _Walk:
         if outside and isinstance(item, set):
             kept = set(item)
             self.state.outside.append(lambda: restore_set(item, kept))
-        plain = all(type(part) in _PLAIN for part in item)
+        plain = all(type(part) in PLAIN for part in item)
         self.state.items[path] = frozenset(item) if plain else len(item)
         if not plain:
             self._children(path, _numbered(item), outside)
@@ -396,29 +438,37 @@ class _Walk:
         """Note what stands under the names that a function looks up."""
         space, names = function.__globals__, _names(function.__code__)
         loaded, texts = _loaded(function.__code__), _texts(function.__code__)
-        self.state.words.update(names)
-        for word in names & SETTINGS.keys():
+        for word in sorted((names & SETTINGS.keys()) - self.state.words):
             self.state.items[f'what {word} says'] = SETTINGS[word]()
+        self.state.words.update(names)
         if not names.isdisjoint(('environ', 'getenv')):
             self._variables(texts)
         if not names.isdisjoint(_BY_TEXT):
             names |= texts
-            for text in texts:
+            for text in sorted(texts):
                 if isinstance(sys.modules.get(text), ModuleType):
-                    self._module(sys.modules[text], names)
+                    self._module(sys.modules[text], names, texts)
             if not loaded.isdisjoint(('__name__', 'globals')):  # of any name, however it is made
+                self._missing(space, texts)
                 loaded |= {name for name, item in space.items() if name in texts
                            or 'globals' in loaded and isinstance(item, (*_COUNTING, dict))
                            and not name.startswith('__')}
-        for name in loaded:
+        else:
+            texts = frozenset()
+        for name in sorted(loaded):
             if name in space:
-                self._named(space, name, names)
+                self._named(space, name, names, texts)
                 continue
+            self._missing(space, {name})
             if name in vars(builtins):
-                self.state.missing.setdefault(id(space), (space, set()))[1].add(name)
-                self._named(vars(builtins), name, names)
+                self._named(vars(builtins), name, names, texts)
             for found in _imported(name, space.get('__package__')):
-                self._named(sys.modules, found, names)
+                self._named(sys.modules, found, names, texts)
+
+    def _missing(self, space: dict[str, Any], names: Set[str]) -> None:
+        """Note names, of those that code may look up, that stand nowhere in a name space."""
+        if absent := {name for name in names if name not in space}:
+            self.state.missing.setdefault(id(space), (space, set()))[1].update(absent)
 
     def _variables(self, names: frozenset[str]) -> None:
         """Note the variables of the environment that code may name."""
@@ -428,44 +478,47 @@ class _Walk:
             self.state.items[f'the variable {name} of the environment'] = value
             self.state.outside.append(functools.partial(restore_variable, name, value))
 
-    def _named(self, space: dict[str, Any], name: str, names: frozenset[str]) -> None:
+    def _named(self, space: dict[str, Any], name: str, names: frozenset[str],
+               texts: frozenset[str]) -> None:
         item = space[name]
         path = f'the global {name!r}'
+        new = self._standing(space, name, path)
         if isinstance(item, ModuleType):
-            self._module(item, names)
+            self._module(item, names, texts)
         elif isinstance(item, (FunctionType, type)):
-            if is_users(item.__module__):
+            if new and is_users(item.__module__):
                 self.visit(path, item, True)
-            else:
-                self._standing(space, name, path)
-        elif self._standing(space, name, path):
+        elif new:
             self.state.outside.append(lambda: space.__setitem__(name, item))
             self.visit(path, item, True)
 
-    def _module(self, module: ModuleType, names: frozenset[str]) -> None:
+    def _module(self, module: ModuleType, names: frozenset[str], texts: frozenset[str]) -> None:
         users = is_users(module.__name__)
         space = vars(module)
-        for name in names:
-            if name not in space:
-                continue
+        self._missing(space, texts)
+        if users and not names.isdisjoint(_BY_TEXT) and self._first((id(module), 'asked')):
+            self.asked.append(module)
+        for name in sorted(names & space.keys()):
             if users and not isinstance(space[name], ModuleType):
-                self._named(space, name, names)
+                self._named(space, name, names, texts)
             elif isinstance(space[name], ModuleType):
                 if not users and space[name] is not module \
                         and self._first((id(space[name]), f'by {id(names)}')):
-                    self._module(space[name], names)
+                    self._module(space[name], names, texts)
             elif callable(space[name]):
                 self._standing(space, name, f'{module.__name__}.{name}')
             elif isinstance(space[name], _COUNTING) and module is not sys:
-                self._named(space, name, names)
+                self._named(space, name, names, texts)
 
     def _standing(self, space: dict[str, Any], name: str, path: str) -> bool:
         """Note that an item stands under a name; return whether that is new."""
         if not self._first((id(space), name)):
             return False
         self.state.names.append((space, name))
-        if isinstance(space[name], (FunctionType, BuiltinFunctionType, type)):
-            self.state.items[f'what {path} is'] = space[name]
+        item = space[name]
+        if isinstance(item, (BuiltinFunctionType, ModuleType)) or isinstance(
+                item, (FunctionType, type)) and not is_users(item.__module__):
+            self.state.items[f'what {path} is'] = item
         return True
 
     def _first(self, key: tuple[int, str]) -> bool:
@@ -505,22 +558,22 @@ class _Walk:
                 self.state.items[f'{kind.__name__}.{name}'] = item
             elif isinstance(item, _COUNTING) and not name.startswith('__'):
                 self.visit(f'{kind.__name__}.{name}', item, True)
-        if isinstance(forward := vars(kind).get('forward'), FunctionType):
-            self._look_up(forward)
+        waiting, done = ['forward'], set[str]()
+        while waiting:  # what `forward` calls of the class, too
+            called = getattr(kind, name := waiting.pop(), None)
+            if isinstance(called, FunctionType) and name not in done:
+                done.add(name)
+                self._look_up(called)
+                waiting += _names(called.__code__) - vars(nn.Module).keys() - done
 
-    def _reduced(self, path: str, item: Any, own: str) -> None:
+    def _reduced(self, path: str, item: Any) -> None:
         """Look into an object that has no attributes by what a copy of it is made of."""
-        try:
-            reduced = item.__reduce_ex__(4)
-        except Exception:
+        parts = made_of(item)
+        if parts is None:
             self.state.items[path] = id(item)
             return
-        if isinstance(reduced, tuple):
-            for part in reduced[1:3]:
-                self.visit(path, part, False)
-            for parts in reduced[3:5]:
-                if parts is not None:
-                    self.visit(path, list(parts), False)
+        for part in parts:
+            self.visit(path, part, False)
 
     def _restore(self, outside: bool, setter: Callable[[Any], Any], kept: Any) -> None:
         if outside:
@@ -535,6 +588,17 @@ def _cached_results(function: Any) -> list[Any]:
     """Return what a cache of `functools` holds, as far as it can hold numbers that change."""
     return [part for part in gc.get_referents(function)
             if isinstance(part, _CHANGING) and part is not vars(function)]
+
+
+def made_of(item: Any) -> list[Any] | None:
+    """Return what a copy of an object is made of; None if there can be no copy."""
+    try:
+        reduced = item.__reduce_ex__(4)
+    except Exception:
+        return None
+    if not isinstance(reduced, tuple):
+        return []
+    return [*reduced[1:3], *(list(parts) for parts in reduced[3:5] if parts is not None)]
 
 
 def has_attributes(item: Any) -> bool:

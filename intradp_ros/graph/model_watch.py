@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from itertools import chain
 from operator import attrgetter, is_, itemgetter
 import os
@@ -28,6 +29,7 @@ import weakref
 import numpy as np
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from intradp_ros.graph.held_state import (
     BYTES,
@@ -35,6 +37,8 @@ from intradp_ros.graph.held_state import (
     has_attributes,
     held_state,
     HeldState,
+    made_of,
+    PLAIN,
     scripted,
     SETTINGS,
     slots,
@@ -234,10 +238,18 @@ def _looks(item: Any) -> list[Callable[[], Any]]:
         return [lambda: id(item.get(None))]
     if isinstance(item, weakref.ref):
         return [lambda: id(item())]
+    if isinstance(item, partial):
+        return [lambda: [id(item.func), id(item.args), id(item.keywords)]]
     if isinstance(item, torch.jit.ScriptModule):
         return [lambda: [value for _, value in scripted(item)
                          if not isinstance(value, torch.Tensor)]]
-    return []
+    if isinstance(item, np.ndarray):
+        return [lambda: list(map(id, item.ravel().tolist()))] * (item.dtype == object)
+    if isinstance(item, (dict, list, tuple, frozenset, deque)) or has_attributes(item) \
+            or slots(item):
+        return []
+    return [lambda: [part for part in pytree.tree_leaves(made_of(item))
+                     if isinstance(part, PLAIN)]]
 
 
 _INNER = ('_parameters', '_buffers', '_modules', '_forward_hooks', '_forward_pre_hooks')

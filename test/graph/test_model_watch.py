@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 import ctypes
-from decimal import Decimal, getcontext
+from decimal import Context, Decimal, getcontext
 from functools import partial
 import importlib
 import io
+import logging
 import os
 import string
 import sys
@@ -31,7 +32,7 @@ LIMIT = 1.0
 
 
 class Slots:
-    __slots__ = ('gain',)
+    __slots__ = ('gain', '__weakref__')
 
     def __init__(self) -> None:
         self.gain = 1.0
@@ -99,6 +100,7 @@ UNDO: dict[str, Callable[[], Any]] = {
     'code': lambda c=scale.__code__: setattr(scale, '__code__', c),
     'a function of PyTorch': lambda f=F.relu: setattr(F, 'relu', f),
     'a layer of PyTorch': lambda f=nn.Conv2d.forward: setattr(nn.Conv2d, 'forward', f),
+    'a function that a layer of PyTorch calls': lambda f=F.conv2d: setattr(F, 'conv2d', f),
 }
 
 
@@ -127,6 +129,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     'a variable': lambda net: os.environ.__setitem__('NET_TWICE', '1'),
     'a function of PyTorch': lambda net: setattr(F, 'relu', torch.relu),
     'a layer of PyTorch': lambda net: setattr(nn.Conv2d, 'forward', lambda self, x: x),
+    'a function that a layer of PyTorch calls': lambda net: setattr(F, 'conv2d', torch.conv1d),
     'other memory format': channels_last,
     'half precision': lambda net: net.half(),
     'pruned': lambda net: prune.l1_unstructured(net.conv, 'weight', 0.5),
@@ -191,8 +194,30 @@ class Kept:
     gain = 1.0
 
 
+class Kept3:
+    gain = 3.0
+
+
+def times(gain: float) -> Callable[..., float]:
+    return lambda *x: gain
+
+
+def halved(x: float) -> float:
+    return x / 2
+
+
+def module_of(name: str) -> Any:
+    module: Any = types.ModuleType(name)
+    exec('GAIN = 1.0\ndef gain():\n    return GAIN\n', vars(module))
+    return module
+
+
 KEPT, IN_CONTEXT = Kept(), ContextVar('gain', default=1.0)
 BY_TEXT, FILE = 1.0, io.BytesIO(b'a')
+ALIKE, MODULES = [times(1.0), times(2.0)], [module_of('one'), module_of('other')]
+NAMED = {'it': 'GAIN'}
+LOGGER, OBJECTS = logging.getLogger('of this test'), np.array([1.0], object)
+BEHIND, DIGITS = weakref.proxy(SLOTS), Context(prec=3)
 SCRIPTED, ANSWERING, REFERRED = torch.jit.script(Scripted()), Answering(), weakref.ref(KEPT)
 
 #: What a model reads, what changes it, and what puts it back where others would see it.
@@ -200,6 +225,48 @@ ELSEWHERE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     'behind a weak reference': (
         lambda: REFERRED().gain,  # type: ignore[union-attr]
         lambda patch: setattr(KEPT, 'gain', 2.0)),
+    'behind a weak proxy': (lambda: BEHIND.gain, lambda patch: patch.setattr(SLOTS, 'gain', 2.0)),
+    'the first of closures of one function': (
+        lambda: sum(f() for f in ALIKE),
+        lambda patch: setattr(ALIKE[0].__closure__[0],  # type: ignore[index]
+                              'cell_contents', 3.0)),
+    'the last of closures of one function': (
+        lambda: sum(f() for f in ALIKE),
+        lambda patch: setattr(ALIKE[1].__closure__[0],  # type: ignore[index]
+                              'cell_contents', 5.0)),
+    'a global of one of two modules': (
+        lambda: sum(module.gain() for module in MODULES),
+        lambda patch: patch.setattr(MODULES[0], 'GAIN', 2.0)),
+    'a global of the other': (
+        lambda: sum(module.gain() for module in MODULES),
+        lambda patch: patch.setattr(MODULES[1], 'GAIN', 2.0)),
+    'a method of tensors': (
+        lambda: torch.ones(1).sigmoid(), lambda patch: patch.setattr(
+            torch.Tensor, 'sigmoid', lambda x: -x, raising=False)),
+    'an operator of tensors': (
+        lambda: torch.ones(1) - 3.0, lambda patch: patch.setattr(
+            torch.Tensor, '__sub__', lambda x, y: x + y)),
+    'a function in place of another': (
+        lambda: halved(1.0), lambda patch: patch.setitem(globals(), 'halved', times(3.0))),
+    'a class in place of another': (
+        lambda: Made.gain, lambda patch: patch.setitem(globals(), 'Made', Kept3)),
+    'a global that is not there': (
+        lambda: globals().get('LATER', 1.0), lambda patch: patch.setitem(globals(), 'LATER', 2.0)),
+    'an attribute of a module that is not there': (
+        lambda: getattr(string, 'later', 1.0),
+        lambda patch: patch.setattr(string, 'later', 2.0, raising=False)),
+    'by a text that is held': (
+        lambda: getattr(MODULES[0], NAMED['it']),
+        lambda patch: patch.setattr(MODULES[0], 'GAIN', 2.0)),
+    'another module': (
+        lambda: string.of_ours,  # type: ignore[attr-defined]
+        lambda patch: patch.setitem(globals(), 'string', types.SimpleNamespace(of_ours=2.0))),
+    'the level of a logger': (
+        lambda: LOGGER.isEnabledFor(10), lambda patch: LOGGER.setLevel(5)),
+    'in an array of objects': (
+        lambda: OBJECTS[0], lambda patch: OBJECTS.__setitem__(0, 2.0)),
+    'in an object of C': (
+        lambda: float(DIGITS.divide(1, 3)), lambda patch: setattr(DIGITS, 'prec', 1)),
     'in a context': (lambda: IN_CONTEXT.get(), lambda patch: IN_CONTEXT.set(2.0)),
     'of a metaclass': (lambda: Made.gain, lambda patch: patch.setattr(Meta, 'gain', 2.0)),
     'of a scripted module': (

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+import os
 import sys
 import threading
 import time
@@ -27,9 +28,11 @@ from torch.utils import _pytree as pytree
 from intradp_ros.dds.dds_channel import check_server_name, DdsChannel
 from intradp_ros.graph.call_context import call_context, CONTEXT, Context, is_plain, is_watched
 from intradp_ros.graph.capture import capture, global_hooks
+from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.model_watch import ModelWatch
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trial_run import own_forward
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.nodes.common.key_parameter import open_key
@@ -43,7 +46,7 @@ from intradp_ros.runtime.models.forked_capture import ForkedCapture
 from intradp_ros.runtime.models.late_gradients import with_gradients
 from intradp_ros.runtime.models.model import AS_GRAPH, share_graph, SharedModel
 from intradp_ros.runtime.models.results import Results
-from intradp_ros.runtime.models.stand_in import StandIn
+from intradp_ros.runtime.models.stand_in import StandIn, standing_in
 from intradp_ros.runtime.requests.outcome import Outcome
 from intradp_ros.split.calls.accelerator import open_device
 from intradp_ros.split.kernel_device import HOST, KernelDevice
@@ -91,6 +94,7 @@ class IntraDP:
         self.lossy, self.device = lossy, device
         self._predictor = make_predictor(predictor)
         self._shared: _SharedForward | None = None
+        self._process = os.getpid()
         self.last: Outcome | None = None
 
     def start_client(self, model: torch.nn.Module) -> None:
@@ -101,12 +105,22 @@ class IntraDP:
         the shapes of that call, in a forked process, and then profiled by a
         thread (`PREPARE_SECONDS` of a core); calls are shared as soon as the
         server agrees and the schedules are made.  Other shapes run as before.
-        Where it cannot be shared, one of the next calls warns, once.
+        Where it cannot be shared, one of the next calls warns, once.  An
+        IntraDP that shared the model before ends.
         """
         if self._shared:
             raise RuntimeError('this IntraDP already has a model: call stop() first')
+        if isinstance(other := standing_in(model), _SharedForward):
+            warnings.warn('the model was shared by another IntraDP, which ends now',
+                          RuntimeWarning, stacklevel=2)
+            other.owner.stop()
         self._shared = _SharedForward(self, model)
         atexit.register(self.stop)  # the middleware's threads must end before the program does
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a fork of the program: it has none of its threads, and is alone."""
+        return os.getpid() != self._process
 
     def stop(self) -> None:
         """Restore the model and end the session."""
@@ -156,7 +170,8 @@ class _SharedForward:
         self._tried = False
         self._watch: ModelWatch | None = None
         self._context: Context = ()
-        self._results: dict[Layout, Results] = {}
+        self._results: dict[Layout, Results | None] = {}
+        self._device = torch.device('cpu')
         self._flags: dict[tuple[int, ...], list[bool]] = {}
         self._warned: set[str] = set()
         self._memory = KeptMemory()
@@ -176,6 +191,8 @@ class _SharedForward:
         self.place.end()
         for module, training in self._training.items():
             module.training = training
+        if self.owner.forked:
+            return
         self._stopping.set()
         if self._preparing:
             self._preparing.join(STOP_SECONDS)
@@ -193,7 +210,7 @@ class _SharedForward:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call of the model."""
-        if is_watched():
+        if is_watched() or self.owner.forked:
             return self.plain(*args, **kwargs)
         with self._lock:  # the runtime has one inference at a time
             if self._inside:  # the model calls itself
@@ -243,7 +260,9 @@ class _SharedForward:
             self._refused = _cause(error)
             self._warn_of_refusal()
             return result
-        self._context, self._results, self._watch = context, {_layout(tensors): results}, watch
+        self._context, self._watch, self._device = context, watch, results.device
+        if _layout(given) == _layout(tensors):  # else results are tried first, as of any other
+            self._results[_layout(given)] = results
         self._preparing = threading.Thread(
             target=self._prepare, args=(capturing, given, device, results),
             name='intradp-prepare', daemon=True)
@@ -316,11 +335,13 @@ class _SharedForward:
 
     def _is_as_captured(self, client: RobotClient, tensors: Sequence[torch.Tensor]) -> bool:
         """Return whether inputs, model and context are those of the capture; warn if not."""
-        assert self._watch is not None and self._results
-        device = next(iter(self._results.values())).device
-        if not client.takes(tensors) or any(t.device != device for t in tensors):
+        assert self._watch is not None
+        if not client.takes(tensors) or any(t.device != self._device for t in tensors):
             self._warn('inputs of other shapes or dtypes than those of the first call run as '
                        'before')
+            return False
+        if any(type(t) is torch.Tensor and vars(t) for t in tensors):
+            self._warn('inputs with attributes, which the model may read, run as before')
             return False
         context = call_context()
         if context != self._context:
@@ -342,8 +363,8 @@ class _SharedForward:
         results = self._results.get(_layout(tensors))
         if results is None:  # how results lie in memory may depend on how inputs do
             result = self._as_before(tuple(tensors), {})
-            if len(self._results) < _LAYOUTS:
-                self._results[_layout(tensors)] = Results.of(result, tensors, self._watch.tensors)
+            if len(self._results) < _LAYOUTS and _layout(tensors) not in self._results:
+                self._results[_layout(tensors)] = self._tried_on(client, tensors, result)
             return result
         sources = [t for t in self._watch.tensors if t.requires_grad] \
             if torch.is_grad_enabled() else []
@@ -368,6 +389,20 @@ class _SharedForward:
             for k, x in zip(places, made):
                 leaves[k] = x
         return results.rebuilt(leaves, tensors)
+
+    def _tried_on(self, client: RobotClient, tensors: Sequence[torch.Tensor], result: Any,
+                  ) -> Results | None:
+        """Return the form of a result; None if the graph has another one for these inputs."""
+        assert self._watch is not None
+        with torch.autocast('cpu', enabled=False):
+            made = run_graph(client.model.split.captured, [t.detach().cpu() for t in tensors])
+        own = [x.detach().cpu() if isinstance(x, torch.Tensor) else x
+               for x in pytree.tree_leaves(result)]
+        if explained_by_rounding(own, made):
+            return Results.of(result, tensors, self._watch.tensors)
+        self._warn('the model returns something else for inputs that lie in memory in another way '
+                   'than the first ones, or need gradients: such calls run as before')
+        return None
 
     def _warn(self, text: str, kind: str = '') -> None:
         if (kind or text) not in self._warned:
@@ -395,12 +430,13 @@ def _outside() -> int:
     return level
 
 
-Layout = tuple[tuple[int, ...], ...]
+Layout = tuple[tuple[Any, ...], ...]
 
 
 def _layout(tensors: Sequence[torch.Tensor]) -> Layout:
-    """Return how tensors lie in memory."""
-    return tuple(t.stride() for t in tensors)
+    """Return what code may ask of tensors besides their numbers: how they lie in memory, say."""
+    return tuple((t.stride(), t.requires_grad, t.is_leaf, t.is_inference(), t._is_view(),
+                  t.storage_offset() > 0) for t in tensors)
 
 
 def _versions(tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import functools
+import inspect
 from typing import Any
 
 import torch
@@ -44,14 +45,20 @@ class StandIn:
             return
         vars(model).pop('forward', None)
         if self._own is None:
-            self.plain = lambda *args, **kwargs: self._kind.forward(model, *args, **kwargs)
+            self.plain = lambda *args, **kwargs: self._of_class(model)(*args, **kwargs)
         _CLASS.__set__(model, derived)
 
     def call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of a module that has the derived class: the model, or a copy of it."""
         if module is not self.model or self._ended:
-            return self._kind.forward(module, *args, **kwargs)
+            return self._of_class(module)(*args, **kwargs)
         return self._call(args, kwargs)
+
+    def _of_class(self, module: nn.Module) -> Callable[..., Any]:
+        """Return the forward that the class of the model gives to a module."""
+        forward: Any = inspect.getattr_static(self._kind, 'forward')
+        bound: Callable[..., Any] = forward.__get__(module, self._kind)
+        return bound
 
     def own(self, module: nn.Module) -> dict[str, Any]:
         """Return what stood in the attributes of a module and was taken out of them."""
@@ -66,6 +73,12 @@ class StandIn:
             _CLASS.__set__(self.model, self._kind)
         if self._own is not None:
             vars(self.model).setdefault('forward', self._own)
+
+
+def standing_in(model: nn.Module) -> Call | None:
+    """Return what calls of a model go to, if something stands in for its forward."""
+    found = vars(type(model)).get(OURS)
+    return found._call if isinstance(found, StandIn) and found.model is model else None
 
 
 def _derived(stand_in: StandIn) -> type:
@@ -102,8 +115,13 @@ def _derived(stand_in: StandIn) -> type:
     body = {'forward': forward, '__reduce_ex__': reduce, '__class__': shown,
             '__prepare_scriptable__': scriptable,
             '__module__': kind.__module__, '__qualname__': kind.__qualname__,
-            '__doc__': kind.__doc__, OURS: True}
+            '__doc__': kind.__doc__, OURS: stand_in}
     # Neither the class nor its metaclass shall hear of one more: some keep books of them.
-    derived: Any = type.__new__(type(kind), kind.__name__, (nn.Module,), body)
-    derived.__bases__ = (kind,)
+    # What programs write to the class of the model they mean for the one that it had.
+    meta: Any = type.__new__(type, type(kind).__name__, (type,), {
+        '__setattr__': lambda self, name, value: setattr(kind, name, value),
+        '__delattr__': lambda self, name: delattr(kind, name)})
+    meta.__bases__ = (type(kind),)
+    derived: Any = type.__new__(meta, kind.__name__, (nn.Module,), body)
+    type.__setattr__(derived, '__bases__', (kind,))
     return derived  # type: ignore[no-any-return]
