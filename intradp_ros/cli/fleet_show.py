@@ -12,7 +12,7 @@ from typing import Any
 
 from intradp_ros.cli.arguments import existing_file
 from intradp_ros.cli.command_errors import CommandError
-from intradp_ros.cli.fleet_argument import fleet_of
+from intradp_ros.cli.fleet_argument import check_profiles, fleet_of
 from intradp_ros.cli.output import add_json, Output, output, plain, table
 from intradp_ros.cli.output_paths import result_picture
 from intradp_ros.cluster.fleet_file import Fleet
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the verb."""
     with output(args.json) as out:
         fleet = fleet_of(args.fleet)
+        check_profiles(fleet)
         if args.picture:
             _draw(fleet, args.picture, args.fleet.name)
         _show(fleet, out)

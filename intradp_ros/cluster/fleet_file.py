@@ -113,7 +113,7 @@ def _device(name: str, place: Located) -> tuple[Device, Medium | None, str]:
     device = Device(
         name, fields['memory'].quantity(MEMORY),
         fields['speed'].number(0.0, above=True) if 'speed' in fields else 1.0,
-        int(fields['threads'].number(1.0)) if 'threads' in fields else 1,
+        fields['threads'].whole(1) if 'threads' in fields else 1,
         disk.name if disk else '',
         _power(fields['power']) if 'power' in fields else None,
         _battery(fields['battery']) if 'battery' in fields else None,
@@ -188,8 +188,12 @@ class _Draft:
             if name in [m.name for m in self._media]:
                 raise place.fail('a medium of that name is there already: choose another name')
             self._media.append(_medium(name, place))
-        for ends, place in fields['paths'].entries() if 'paths' in fields else ():
-            self._explicit(ends, place)
+        explicit = set[tuple[str, str]]()
+        for name, place in fields['paths'].entries() if 'paths' in fields else ():
+            ends = self._explicit(name, place)
+            if ends in explicit:
+                raise place.fail('this path stands here a second time: remove one of them')
+            explicit.add(ends)
 
     def _add(self, network: Network) -> None:
         members = [Device(name) for name in network.members]
@@ -204,7 +208,8 @@ class _Draft:
         for ends, path in found.paths.items():
             self._paths.setdefault(ends, tuple(names[name] for name in path))
 
-    def _explicit(self, ends: str, place: Located) -> None:
+    def _explicit(self, ends: str, place: Located) -> tuple[str, str]:
+        """Take a path; return from where to where it leads."""
         source, arrow, target = (part.strip() for part in ends.partition('>'))
         known = [d.name for d in self._devices]
         if not arrow or source not in known or target not in known or source == target:
@@ -218,6 +223,7 @@ class _Draft:
                 raise place.fail(f'there is no medium {name!r}; there are '
                                  f'{", ".join(m.name for m in self._media)}')
         self._paths[source, target] = media
+        return source, target
 
     def topology(self) -> Topology:
         """Return what was put together; raise ValueError where names meet."""

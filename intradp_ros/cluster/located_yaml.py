@@ -113,6 +113,13 @@ class Located:
                             f'not {self.text()!r}')
         return found
 
+    def whole(self, least: int) -> int:
+        """Return a whole number of `least` or more."""
+        found = self.number(least)
+        if found != int(found):
+            raise self.fail(f'write a whole number of at least {least}, not {self.text()!r}')
+        return int(found)
+
     def quantity(self, kind: str, above: bool = True) -> float:
         """Return an amount in base units: bytes, bytes per second, seconds or joules."""
         units = _UNITS[kind]

@@ -40,3 +40,6 @@ def test_errors_name_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     file.write_text('devices: {a: {memory: 1 GB}}')
     assert main(['fleet', 'show', str(file), '--picture', str(tmp_path / 'x.pdf')]) != 0
     assert 'choose one of them' in capsys.readouterr().err
+    file.write_text('devices: {a: {memory: 1 GB, profile: none.json}}')
+    assert main(['fleet', 'show', str(file)]) == 2
+    assert 'none.json' in capsys.readouterr().err

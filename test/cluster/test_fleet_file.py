@@ -91,6 +91,9 @@ def test_profiles_are_beside_the_file(tmp_path: Path) -> None:
      r'write a number from'),
     (DEVICES + 'paths: {a > b: [m]}', r"there is no medium 'm'"),
     (DEVICES + 'media: {m: {rate: 1 B/s}, m: {rate: 1 B/s}}', r'second time'),
+    (DEVICES + 'media: {m: {rate: 1 B/s}}\npaths: {a > b: [m], a>b: [m, m]}',
+     r':6: paths.a>b: this path stands here a second time'),
+    ('devices:\n  a: {memory: 1 GB, threads: 2.5}', r'write a whole number of at least 1'),
     ('#' * (MAX_BYTES + 1), r'longer than')])
 def test_what_is_wrong_is_reported_with_its_line_and_the_fix(text: str, message: str) -> None:
     with pytest.raises(FleetFileError, match=message):
