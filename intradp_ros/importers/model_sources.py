@@ -33,6 +33,7 @@ from intradp_ros.importers.transformers_folder import CONFIG, from_folder
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.card_sources import find_card
 from intradp_ros.perception.graph_wrappers import BestBoxes, HalfPrecision
+from intradp_ros.perception.labels import names_by_number
 from intradp_ros.runtime.models.catalogue import load_factory, ModelSpec, ModelSpecError
 
 SOURCES = """\
@@ -361,7 +362,8 @@ def _from_ultralytics(path: str) -> Found:
         raise LoadingError(f'checkpoints of ultralytics need it ({error.name} is missing; '
                            'AGPL-3.0): pip install ultralytics') from error
     held = checkpoint_module(Path(path))
-    structure, names = vars(held)['yaml'], _names(vars(held).get('names') or {})
+    structure, names = vars(held)['yaml'], names_by_number(
+        dict(vars(held).get('names') or {}), path)
     try:
         kind = str(structure['head'][-1][2])
     except (KeyError, IndexError, TypeError) as error:
@@ -376,15 +378,11 @@ def _from_ultralytics(path: str) -> Found:
         head = HeadCard('classification', score_threshold=0.0, max_detections=5)
         return Found(FirstOutput(model), ModelCard(
             Path(path).stem, 'AGPL-3.0', InputCard('crop', interpolation='bilinear'),
-            head, labels=names), shape=(1, 3, 224, 224))
+            head, labels=tuple(names)), shape=(1, 3, 224, 224))
     seen = InputCard('letterbox', 114, interpolation='linear')  # as its LetterBox
     card = ModelCard(Path(path).stem, 'AGPL-3.0', seen,
-                     HeadCard('detections', form='xywh'), labels=names)
+                     HeadCard('detections', form='xywh'), labels=tuple(names))
     return Found(model, card, len(names), (1, 3, 640, 640))
-
-
-def _names(by_number: Mapping[int, str]) -> tuple[str, ...]:
-    return tuple(str(by_number[number]) for number in sorted(by_number))
 
 
 def _fill(model: nn.Module, path: str) -> None:

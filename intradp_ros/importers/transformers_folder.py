@@ -32,6 +32,7 @@ from intradp_ros.importers.loading_error import LoadingError
 from intradp_ros.importers.measured_preprocessing import measured, PreprocessingError, scaling_of
 from intradp_ros.perception.card import HeadCard, InputCard, ModelCard
 from intradp_ros.perception.graph_wrappers import likeliest
+from intradp_ros.perception.labels import names_by_number
 
 Array = npt.NDArray[Any]
 CONFIG, PREPROCESSING = 'config.json', 'preprocessor_config.json'
@@ -121,8 +122,11 @@ def from_folder(path: str) -> Found:
                            'the pixels of an image')
     seen = _preprocessing(folder, library)
     head, read = _head(name, config, model.config, seen.boxes)
+    labels = _labels(config)
+    if head.kind == 'segmentation' and len(labels) == 1:
+        labels = ('background', *labels)
     return Found(Read(model, read), ModelCard(
-        f'{folder.name} ({name})', input=seen.card, head=head, labels=_labels(config)),
+        f'{folder.name} ({name})', input=seen.card, head=head, labels=labels),
         shape=(1, 3, *seen.size) if seen.size else _shape(config), holder=model,
         notes=seen.notes, problem=seen.problem)
 
@@ -307,4 +311,4 @@ def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     held = config.get('id2label') or {}
     if not isinstance(held, Mapping) or not all(str(number).isdecimal() for number in held):
         raise LoadingError(f'id2label in {CONFIG} is not an object of numbers and names')
-    return tuple(str(held[number]) for number in sorted(held, key=int))
+    return tuple(names_by_number(dict(held), f'id2label in {CONFIG}'))

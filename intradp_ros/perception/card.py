@@ -148,6 +148,9 @@ class ModelCard:
         for text in (self.name, self.licence, *self.outputs, *self.labels):
             if not isinstance(text, str) or len(text) > LONGEST_LABEL:
                 raise CardError(f'a name has {LONGEST_LABEL} characters at most: {text!r:.40}')
+        if self.head.kind == 'segmentation' and len(self.labels) == 1:
+            raise CardError(f'a picture of one class, {self.labels[0]!r}, has two labels: name '
+                            f'those of the others first, as in "background,{self.labels[0]}"')
         if len(set(self.outputs)) != len(self.outputs):
             raise CardError(f'two outputs of one name: {list(self.outputs)}')
 

@@ -116,7 +116,13 @@ class LikeliestClasses(nn.Module):
 
 
 def likeliest(logits: torch.Tensor) -> torch.Tensor:
-    """Return the likeliest class of each pixel, uint8 or, if there are more than 256, int32."""
+    """
+    Return the likeliest class of each pixel, uint8 or, if there are more than 256, int32.
+
+    Of a single class: 1 where it is likelier than not.
+    """
+    if logits.shape[1] == 1:
+        return (logits[:, 0] > 0).to(torch.uint8)
     return logits.argmax(1).to(torch.uint8 if logits.shape[1] <= 256 else torch.int32)
 
 

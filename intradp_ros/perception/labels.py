@@ -34,6 +34,7 @@ _NUMBERED = ('id', 'ids', 'index', 'idx', 'number', 'no', 'class_id', 'classid',
 _OTHER = ('r', 'g', 'b', 'red', 'green', 'blue', 'color', 'colour', 'hex', 'rgb', 'supercategory',
           'description', 'mid', 'synset', 'wnid')
 _NUMBERED_LINE = re.compile(r'([0-9]{1,6})(?:\s*[:.)\]=]\s*|\s+|\s*[,;\t]\s*)(\S.*)')
+_NUMBER_BEHIND = re.compile(r'(\S.*?)(?:\s*[:=]\s*|\s+)([0-9]{1,6})')
 _FIGURES = re.compile(r'[-0-9., ]*|#[0-9a-fA-F]{6}')
 _COMMENT = re.compile(r'#\s.*|sep=.')  # before the names; a spreadsheet's separator
 _SYNSET = re.compile(r'n[0-9]{8}\s+(\S.*)')
@@ -213,13 +214,18 @@ def _column(rows: Sequence[Sequence[str]], names: int, numbers: int | None, wher
     if not all(_is_number(row[numbers]) for row in rows) or \
             len({int(row[numbers]) for row in rows}) < len(rows):
         raise CardError(f'{where}: the numbers of classes are not whole numbers from 0, each once')
-    return _by_number({row[numbers]: row[names] for row in rows}, where)
+    return names_by_number({row[numbers]: row[names] for row in rows}, where)
 
 
 def _of_numbered_lines(lines: Sequence[str], where: str) -> list[str] | None:
     """Return the names of lines that begin with the number of the class; None if they do not."""
     found = [_NUMBERED_LINE.fullmatch(line.strip()) for line in lines]
     if len(found) < 2 or not all(found):
+        behind = [_NUMBER_BEHIND.fullmatch(line.strip()) for line in lines]
+        if len(lines) > 1 and len({match[1] for match in behind if match}) == len(lines) \
+                and sorted(int(match[2]) for match in behind if match) == list(range(len(lines))):
+            raise CardError(f'{where}: whether the numbers behind its names are those of the '
+                            f'classes is not said: write {_ONE_A_LINE}')
         synsets = [_SYNSET.fullmatch(line.strip()) for line in lines]
         return [match[1] for match in synsets if match] if lines and all(synsets) else None
     named = {int(match[1]): _plain(match[2]) for match in found if match}
@@ -258,12 +264,12 @@ def _listed(held: Any, where: str) -> list[str]:
     if isinstance(held, str):
         return [_plain(line) for line in held.split()]
     if isinstance(held, dict):
-        return _by_number(held, where)
+        return names_by_number(held, where)
     if not isinstance(held, list):
         raise CardError(f'{where} holds no list of names, and no object of numbers and names')
     if held and all(isinstance(item, dict) and 'id' in item for item in held):
         if len({str(item['id']) for item in held}) == len(held):
-            return _by_number({item['id']: item for item in held}, where)
+            return names_by_number({item['id']: item for item in held}, where)
         raise CardError(f'{where} gives a number to two classes')
     return [_name(item, where) for item in held]
 
@@ -276,8 +282,14 @@ def _json(text: str) -> Any:
         return None
 
 
-def _by_number(held: dict[Any, Any], where: str) -> list[str]:
-    """Return the names of an object: by its keys, or by its values (label2id)."""
+def names_by_number(held: dict[Any, Any], where: str) -> list[str]:
+    """
+    Return the names of an object, by its keys or by its values (label2id).
+
+    Numbers that are left out are classes without a name.
+
+    :raises CardError: if it is none of numbers and names.
+    """
     pairs = held.items()
     if not all(_is_number(key) for key in held) and all(map(_is_number, held.values())):
         pairs = {value: key for key, value in held.items()}.items()

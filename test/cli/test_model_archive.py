@@ -212,6 +212,29 @@ def test_a_folder_of_transformers(intradp, tmp_path: Path, kind: str, settings: 
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
+def test_a_folder_for_pixels_of_one_class(intradp, tmp_path: Path) -> None:
+    """Trained with one label, a pixel is of it where that is likelier than not."""
+    library = transformers()
+    torch.manual_seed(3)
+    model = library.SegformerForSemanticSegmentation(library.SegformerConfig(
+        hidden_sizes=[8, 8, 16, 16], depths=[1] * 4, num_attention_heads=[1] * 4,
+        decoder_hidden_size=16, id2label={0: 'road'}, label2id={'road': 0})).eval()
+    pixels = torch.randint(0, 256, (1, 3, 64, 96), dtype=torch.uint8)
+    with torch.no_grad():
+        model.decode_head.classifier.bias -= model(pixel_values=pixels / 255).logits.median()
+    folder, out = tmp_path / 'saved', tmp_path / 'a.graph'
+    model.save_pretrained(folder)
+    result = intradp('model', 'add', str(folder), '--input', '1x3x64x96', '--out', str(out))
+    assert result.status == 0, result.err
+    assert card_of(out).labels == ('background', 'road')
+    with torch.inference_mode():
+        wanted = torch.nn.functional.interpolate(
+            model(pixel_values=pixels / 255).logits, (64, 96), mode='bilinear')[:, 0] > 0
+    (labels,) = run_graph(load_graph(out), (pixels,))
+    assert 0 < wanted.sum() < wanted.numel()
+    assert ((labels == 1) != wanted).float().mean() < 1e-3
+
+
 @pytest.mark.parametrize(('labels', 'problem'), [
     (2, None), (1, None), (3, 'multi_label_classification'), (3, 'single_label_classification')])
 def test_scores_are_those_of_the_librarys_pipeline(intradp, tmp_path: Path, labels: int,

@@ -200,7 +200,8 @@ def test_names_on_the_command_line() -> None:
     ('1.json', '{"categories": [{"id": 1, "name": "car"}, {"id": 0, "name": "person"}]}',
      ('person', 'car')),
     ('2.yaml', 'nc: 2\nnames: [null, ~]\n', ('null', '')),
-    ('3.csv', '0\n1\n2\n', ('0', '1', '2'))])
+    ('3.csv', '0\n1\n2\n', ('0', '1', '2')),
+    ('4.txt', 'zone 0\nzone 1\n', ('zone 0', 'zone 1'))])
 def test_tables_and_numbered_lines_are_read_as_they_are_meant(
         tmp_path: Path, name: str, data: str, names: tuple[str, ...]) -> None:
     (tmp_path / name).write_text(data)
@@ -215,6 +216,8 @@ def test_tables_and_numbered_lines_are_read_as_they_are_meant(
     ('e.txt', '0 person\n2 car\n', 'not in a row'), ('f.csv', '1,person\n2,car\n', 'header'),
     ('g.csv', 'person,1\ncar,2\n', 'header'), ('h.csv', 'digit\n0\n1\n', 'heads the others'),
     ('i.csv', 'id,name\n', 'one line'), ('j.txt', 'person, car\n', 'one line'),
+    ('r.txt', 'person 0\ncar 1\n', 'behind its names'),
+    ('s.txt', 'person=1\ncar=0\n', 'behind its names'),
     ('k.pbtxt', "item {\n  id: 1\n  name: 'person'\n}\n", 'not a list'),
     ('l.txt', '\n\n', 'holds no names'), ('m.json', '[]', 'holds no names'),
     ('n.yaml', 'nc: 3\nnames: [person, car]\n', '3 classes .* names 2'),

@@ -141,6 +141,16 @@ def test_labels_from_numbers_and_logits_are_the_same() -> None:
     assert np.array_equal(by_number.labels[::2, ::2], logits.argmax(1)[0].numpy())
 
 
+def test_a_single_class_is_where_it_is_likelier_than_not() -> None:
+    logits = torch.tensor([[[[-3.0, 0.5], [2.0, -0.1]]]])
+    found = decode({'out': logits}, HeadCard('segmentation'), place((2, 2), (2, 2), 'stretch'))
+    inside = LikeliestClasses(nn.Identity())(logits)['labels']
+    assert isinstance(found, LabelMap) and found.labels.tolist() == [[0, 1], [1, 0]]
+    assert inside.tolist() == [found.labels.tolist()]
+    with pytest.raises(CardError, match='background,road'):
+        ModelCard(head=HeadCard('segmentation'), labels=('road',))
+
+
 def test_depth_in_a_letterbox() -> None:
     view = place((40, 80), (80, 80), 'letterbox')
     found = decode({'depth': torch.full((1, 1, 20, 20), 3.0)}, HeadCard('depth'), view)
@@ -195,6 +205,9 @@ def test_no_two_kept_boxes_overlap(seed: int, overlap: float) -> None:
 def test_numbers_that_are_none_are_left_out(value: float) -> None:
     outputs = {'boxes': boxes_of((value, 0, 8, 8), (0, 0, 8, 8), (0, 0, 8, 8)),
                'scores': torch.tensor([[0.9, np.nan, 0.8]]), 'classes': torch.tensor([[0, 0, 0]])}
+    found = decode(outputs, HeadCard('detections'), TWICE)
+    assert isinstance(found, Detections) and found.scores == pytest.approx([0.8])
+    outputs['boxes'][0, 0] = torch.tensor([8.0, 8, 0, 0])  # nothing lies between its corners
     found = decode(outputs, HeadCard('detections'), TWICE)
     assert isinstance(found, Detections) and found.scores == pytest.approx([0.8])
 

@@ -19,7 +19,7 @@ def segmentation(outputs: Outputs, card: HeadCard, view: View) -> LabelMap:
     Return a class for each of the picture's pixels; 0 where the input does not show it.
 
     Reads ``labels`` (or the first output): whole numbers (1, h, w), or
-    logits (1, classes, h, w).
+    logits (1, classes, h, w), where a single class is 1 where it is likelier than not.
 
     :raises HeadError: if that is neither, or has classes that no image holds.
     """
@@ -28,7 +28,8 @@ def segmentation(outputs: Outputs, card: HeadCard, view: View) -> LabelMap:
     if tensor is not None and tensor.dim() == 3 and not tensor.is_floating_point():
         labels = read(outputs, name, 3)
     else:
-        labels = read(outputs, name, 4).argmax(0)
+        logits = read(outputs, name, 4)
+        labels = logits.argmax(0) if len(logits) != 1 else (logits[0] > 0).astype(np.uint8)
     if labels.size and (labels.min() < 0 or labels.max() >= MOST_CLASSES):
         raise HeadError(f'classes from {labels.min()} to {labels.max()}; an image has room for '
                         f'0 to {MOST_CLASSES - 1}')

@@ -38,7 +38,8 @@ def detections(outputs: Outputs, card: HeadCard, view: View) -> Detections:
     if boxes.shape != (len(scores), 4):
         raise HeadError(f'{len(scores)} scores do not fit boxes of shape {boxes.shape}')
     corners = _corners(boxes.astype(np.float64), card, view)
-    sure = np.flatnonzero((scores >= card.score_threshold) & np.isfinite(corners).all(1))
+    sure = np.flatnonzero((scores >= card.score_threshold) & np.isfinite(corners).all(1)
+                          & (corners[:, :2] <= corners[:, 2:]).all(1))
     kept = sure[distinct(corners[sure], scores[sure], classes[sure], card.iou_threshold,
                          card.max_detections)]
     return Detections(view.boxes_back(corners[kept]), scores[kept], classes[kept],
