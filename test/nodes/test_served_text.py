@@ -61,6 +61,8 @@ def test_requests_are_held_until_there_is_a_plan() -> None:
     other = Client()
     served.submit(TextRequest('hello'), other)
     assert other.fate() is Fate.DONE and model.requests[1].remaining == math.inf
+    served.set(None)
+    assert served.name == 'a model'  # clients that name it are held, not told that it is unknown
 
 
 def test_what_is_held_ends_at_its_deadline_or_by_its_client_or_with_the_node() -> None:

@@ -56,7 +56,8 @@ class LanguageDevice:
             node.info(f'model {manifest.name}: {len(manifest.blocks)} blocks, '
                       f'digest {manifest.digest[:12]}')
         self._keys = ApiKeys.load(Path(given['api_keys'])) if given['api_keys'] else None
-        self._served = ServedText('none', given['without_plan'] == HOLD)
+        self._served = ServedText(
+            next(iter(self._names.values()), 'none'), given['without_plan'] == HOLD)
         self._guard: Guard | None = None
         self._server: WebServer | None = None
         if given['http_port']:

@@ -49,9 +49,8 @@ class ServedText:
 
     @property
     def name(self) -> str:
-        """The name of the model in use, or else the one that was given."""
-        model = self._model
-        return model.name if model else self._name
+        """The name of the model in use, or of the last one, or else the one that was given."""
+        return self._name
 
     @property
     def model(self) -> TextModel | None:
@@ -67,6 +66,8 @@ class ServedText:
         """Send requests to a model from now on, those that are held too; None: to none."""
         with self._lock:
             self._model = model
+            if model:  # clients name it while a loss leaves none, too
+                self._name = model.name
             waiting, self._held = (self._held, []) if model else ([], self._held)
         if model and waiting:  # making them ready may take long: who sets the model goes on
             threading.Thread(target=self._send, args=(model, waiting), daemon=True,
