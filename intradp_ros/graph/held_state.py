@@ -207,7 +207,7 @@ class _Walk:
     def __init__(self, shared: frozenset[int]) -> None:
         self.state, self.shared = HeldState(), shared
         self.seen: set[int] = set()
-        self.looked_up: set[tuple[int, str]] = set()
+        self.looked_up: set[tuple[int, str | frozenset[str]]] = set()
         self.alive: list[Any] = []  # so that no identity is used twice
         self.queue: deque[tuple[str, Any, bool]] = deque()
         self.modules: list[ModuleType] = []  # that are held
@@ -503,7 +503,7 @@ class _Walk:
                 self._named(space, name, names, texts)
             elif isinstance(space[name], ModuleType):
                 if not users and space[name] is not module \
-                        and self._first((id(space[name]), f'by {id(names)}')):
+                        and self._first((id(space[name]), names)):
                     self._module(space[name], names, texts)
             elif callable(space[name]):
                 self._standing(space, name, f'{module.__name__}.{name}')
@@ -521,7 +521,7 @@ class _Walk:
             self.state.items[f'what {path} is'] = item
         return True
 
-    def _first(self, key: tuple[int, str]) -> bool:
+    def _first(self, key: tuple[int, str | frozenset[str]]) -> bool:
         new = key not in self.looked_up
         self.looked_up.add(key)
         return new

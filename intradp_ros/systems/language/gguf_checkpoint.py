@@ -158,8 +158,12 @@ class _GgufFile:
                                    'by positions, which is not read from GGUF files: take the '
                                    'folder of the original weights')
         factor = float(self.said.get(f'{name}.rope.scaling.factor', 0)
-                       or self.said.get(f'{name}.rope.scale_linear', 0) or 1)
-        kind = self.said.get(f'{name}.rope.scaling.type', 'linear' if factor != 1 else 'none')
+                       or self.said.get(f'{name}.rope.scale_linear', 0))
+        kind = self.said.get(f'{name}.rope.scaling.type', 'linear' if factor not in (
+            0, 1) else 'none')
+        if kind == 'linear' and not factor:
+            raise ImportModelError(f'{self.path} scales positions, and has no factor: convert the '
+                                   'original weights once more')
         if kind == 'linear':
             found['rope_parameters'] = self._linear(config, factor)
         elif kind != 'none' or any(tensor.startswith('rope_factors') for tensor in self.tensors):
