@@ -4,7 +4,8 @@
 """
 Modules that onnx2torch made, with shapes and bounds that stand in constants as numbers.
 
-What it makes reads them as tensors, which no capture can follow.
+What it makes reads them as tensors, which no capture can follow; its TopK leaves open which of
+equal elements come first.
 """
 from __future__ import annotations
 
@@ -81,6 +82,19 @@ class Padded(nn.Module):
         return nn.functional.pad(x, self.pads, self.mode, value)
 
 
+class Ranked(nn.Module):
+    """The first elements along a dimension, and their places: of equal ones the lower place."""
+
+    def __init__(self, count: int, dim: int, largest: bool) -> None:
+        super().__init__()
+        self.count, self.dim, self.largest = count, dim, largest
+
+    def forward(self, x: torch.Tensor, *count: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return values and places."""
+        found = torch.sort(x, dim=self.dim, descending=self.largest, stable=True)
+        return tuple(each.narrow(self.dim, 0, self.count) for each in found)
+
+
 def settle(made: Any) -> nn.Module:
     """Let shapes and bounds that stand in constants be numbers; returns the module itself."""
     for node in made.graph.nodes:
@@ -112,6 +126,9 @@ def _fixed(made: Any, node: Any, kind: str) -> nn.Module | None:
         steps = bounds.get('steps') or [1] * len(starts)
         if min(steps, default=1) > 0:
             return Sliced({axis: slice(*part) for axis, *part in zip(axes, starts, ends, steps)})
+    if kind == 'OnnxTopK':
+        (count,), topk = _constants_of(made, node.args[1:2]), made.get_submodule(node.target)
+        return Ranked(count[0], topk.dim, topk.largest) if count else None
     if kind == 'OnnxPadDynamic':
         given = {**dict(zip(('pads', 'constant_value'), node.args[1:])), **node.kwargs}
         known = dict(zip(given, _constants_of(made, [*given.values()])))
