@@ -385,6 +385,10 @@ def _from_ultralytics(path: str) -> Found:
     return Found(model, card, len(names), (1, 3, 640, 640))
 
 
+#: What averaging and counting of operations leave beside weights.
+_COUNTS = ('n_averaged', 'total_ops', 'total_params')
+
+
 def _fill(model: nn.Module, path: str) -> None:
     """Load weights; tensors alone, no code."""
     state, wanted = state_of(Path(path)), model.state_dict().keys()
@@ -394,6 +398,8 @@ def _fill(model: nn.Module, path: str) -> None:
             state = inner
             break
     own = model.state_dict()
+    state = {name: x for name, x in state.items()
+             if name in own or name.rpartition('.')[2] not in _COUNTS}
     for name in state.keys() & own.keys():
         if own[name].is_floating_point() and not state[name].is_floating_point():
             raise LoadingError(

@@ -321,6 +321,16 @@ def test_weights_of_torchvision_are_run_as_it_runs_them(tmp_path: Path, name: st
     torch.testing.assert_close(got, wanted['out'] if isinstance(wanted, dict) else wanted)
 
 
+def test_what_averaging_and_counting_leave_beside_weights_is_none(tmp_path: Path) -> None:
+    model = torchvision().models.squeezenet1_1(weights=None).eval()
+    averaged = torch.optim.swa_utils.AveragedModel(model).state_dict()
+    torch.save(averaged | {'module.total_ops': torch.zeros(1)}, tmp_path / 'w.pth')
+    found = find_model('torchvision:squeezenet1_1', str(tmp_path / 'w.pth'))
+    picture = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(found.model(picture), model(picture))
+
+
 def test_a_published_file_of_torchvision_has_its_own_preprocessing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = torchvision().models
