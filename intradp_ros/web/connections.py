@@ -27,9 +27,10 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-#: The header in which a gateway, another one and a robot on its dock say what they speak.  The
-#: number grows when messages between them change.
-PEERS, SPEAKS = 'intradp-peers', f'1 {VERSION}'
+#: The header in which a gateway, another one and a robot on its dock say what they speak: a
+#: number, which grows when messages between them change, and the release.
+PEERS, NUMBER = 'intradp-peers', '1'
+SPEAKS = f'{NUMBER} {VERSION}'
 #: Bytes that are read at once, before the first head and after it.
 FIRST_PART, PART = 1 << 10, 1 << 13
 
@@ -39,10 +40,27 @@ def header(scope: Mapping[str, Any], name: bytes) -> bytes:
     return next((value for key, value in scope['headers'] if key.lower() == name), b'')
 
 
-def other_release(said: str) -> str:
+def peer_headers(key: str) -> dict[str, str]:
+    """Return the headers with which a gateway or robot asks another gateway."""
+    return {PEERS: SPEAKS} | ({'Authorization': f'Bearer {key}'} if key else {})
+
+
+def accept_peer(scope: Mapping[str, Any]) -> tuple[Message, str]:
+    """Return the message that accepts a web socket, and why its client is not understood."""
+    return {'type': 'websocket.accept', 'headers': [(PEERS.encode(), SPEAKS.encode())]}, \
+        _other_release(header(scope, PEERS.encode()).decode('latin-1'))
+
+
+def check_peer(response: Any) -> None:
+    """See that the server that accepted a web socket is understood; ValueError if it is not."""
+    if why := _other_release(response.headers.get(PEERS, '') if response else ''):
+        raise ValueError(why)
+
+
+def _other_release(said: str) -> str:
     """Return why the other side of `PEERS` is not understood, '' if it is."""
     number, _, release = said.partition(' ')
-    return '' if number == SPEAKS.split()[0] else (
+    return '' if number == NUMBER else (
         f'it has another release of intradp_ros, {release[:20]!a}, than {VERSION} here: install '
         'one on all sites and docked robots')
 
@@ -146,6 +164,11 @@ class Listener(socket.socket):
         """Return the connection of a request."""
         found = self._open.get((scope.get('client'), scope.get('server')))
         return found.life if found else None
+
+    def of_stream(self, writer: asyncio.StreamWriter) -> Life | None:
+        """Return the connection that a stream writes to; None if it has gone."""
+        client, server = (writer.get_extra_info(f'{side}name') for side in ('peer', 'sock'))
+        return self.of({'client': client[:2], 'server': server[:2]}) if client else None
 
     def forget(self, connection: _Connection) -> None:
         """Note that a connection has ended."""

@@ -25,7 +25,7 @@ from intradp_ros.systems.serving.executor_messages import (
     json_message,
 )
 from intradp_ros.systems.serving.service import LARGEST_BATCH, Service, TensorSpec
-from intradp_ros.web.connections import other_release, PEERS, SPEAKS
+from intradp_ros.web.connections import check_peer, peer_headers
 from intradp_ros.web.docks import BEAT, MAX_MESSAGE, PATH, SILENCE
 
 _LOG = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Docking:
                  threads: int = 1, device: str = 'cpu', log: Path | None = None) -> None:
         """Begin; `site` is the address of its gateway, ``HOST:PORT``."""
         self._uri = site if '://' in site else f'ws://{site}'
-        self._headers = {PEERS: SPEAKS} | ({'Authorization': f'Bearer {key}'} if key else {})
+        self._headers = peer_headers(key)
         self._services, self._log = tuple(services), log
         self._start = json_message(threads=threads, device=device)
         self._loop = asyncio.new_event_loop()
@@ -128,9 +128,7 @@ class Docking:
                                    open_timeout=SILENCE, ping_interval=1.0, ping_timeout=2.0,
                                    close_timeout=SILENCE, additional_headers=self._headers,
                                    proxy=None) as socket:
-                    if why := other_release(socket.response.headers.get(PEERS, '')
-                                            if socket.response else ''):
-                        raise ValueError(why)
+                    check_peer(socket.response)
                     await self._serve(socket)
                 cause = 'the connection has ended'
             except ConnectionClosed as error:

@@ -36,15 +36,7 @@ from intradp_ros.systems.serving.executor_messages import (
 )
 from intradp_ros.systems.serving.gateway import Coming, Gateway
 from intradp_ros.systems.serving.service import Service
-from intradp_ros.web.connections import (
-    closed,
-    header,
-    other_release,
-    PEERS,
-    Receive,
-    Send,
-    SPEAKS,
-)
+from intradp_ros.web.connections import accept_peer, closed, Receive, Send
 
 _LOG = logging.getLogger(__name__)
 PATH = '/docks'
@@ -71,9 +63,10 @@ class DockSockets:
         """Serve a robot until it goes."""
         client = scope['client_name']
         await receive()
-        await send({'type': 'websocket.accept', 'headers': [(PEERS.encode(), SPEAKS.encode())]})
-        why = other_release(header(scope, PEERS.encode()).decode('latin-1')) if (
-            {client, ANY} & self._names) else f'{client} may not dock here: name it in --docks'
+        accepted, why = accept_peer(scope)
+        await send(accepted)
+        if not {client, ANY} & self._names:
+            why = f'{client} may not dock here: name it in --docks'
         dock, task = None, None
         try:
             if not why:

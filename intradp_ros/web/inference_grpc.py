@@ -112,15 +112,14 @@ class _Door:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = f'{self._folder.name}/{next(self._numbers)}'
-        client, server = (writer.get_extra_info(f'{side}name') for side in ('peer', 'sock'))
         with closing(writer), suppress(OSError):
-            if client is None:  # it has gone
+            life = self._listener.of_stream(writer)
+            if life is None:
                 return
-            life = self._listener.of({'client': client[:2], 'server': server[:2]})
             with socket.socket(socket.AF_UNIX) as inner:
                 inner.setblocking(False)
                 inner.bind(name)
-                self._known[f'unix:{name}'] = str(client[0]), life
+                self._known[f'unix:{name}'] = str(writer.get_extra_info('peername')[0]), life
                 try:
                     await asyncio.get_running_loop().sock_connect(inner, self.inside)
                     answers, calls = await asyncio.open_unix_connection(sock=inner)

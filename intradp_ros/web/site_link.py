@@ -41,13 +41,12 @@ from intradp_ros.systems.serving.service import LARGEST_BATCH
 from intradp_ros.systems.serving.site_kernels.dispatch import MAX_HOPS
 from intradp_ros.systems.serving.state_row import StateRow
 from intradp_ros.web.connections import (
+    accept_peer,
+    check_peer,
     closed,
-    header,
-    other_release,
-    PEERS,
+    peer_headers,
     Receive,
     Send,
-    SPEAKS,
 )
 from intradp_ros.web.tensor_messages import pack, unpack
 from intradp_ros.web.web_socket import NOT_READ, Unread
@@ -200,11 +199,12 @@ class SiteSockets:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one gateway until it goes; what it then has in flight is withdrawn."""
         await receive()
-        await send({'type': 'websocket.accept', 'headers': [(PEERS.encode(), SPEAKS.encode())]})
+        accepted, why = accept_peer(scope)
+        await send(accepted)
         out: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
         unread, client = Unread(scope.get('state', {}).get('share')), str(scope.get(
             'client_name', ''))
-        if why := other_release(header(scope, PEERS.encode()).decode('latin-1')):
+        if why:
             await self._refuse(client, why, send)
             return
         in_flight: dict[int, Callable[[], None]] = {}
@@ -318,8 +318,7 @@ class SiteLinks:
 
     async def _keep(self, site: str, address: str) -> None:
         uri = address if '://' in address else f'ws://{address}'
-        headers = {PEERS: SPEAKS} | (
-            {'Authorization': f'Bearer {self._key}'} if self._key else {})
+        headers = peer_headers(self._key)
         said = ''
         while True:
             asking: _Asking | None = None
@@ -328,9 +327,7 @@ class SiteLinks:
                                    open_timeout=SILENCE, ping_interval=None,
                                    close_timeout=SILENCE, additional_headers=headers,
                                    proxy=None) as socket:
-                    if why := other_release(socket.response.headers.get(PEERS, '')
-                                            if socket.response else ''):
-                        raise ValueError(why)
+                    check_peer(socket.response)
                     asking = _Asking(site, self._gateway, socket)
                     await asking.serve()
             except ValueError as error:

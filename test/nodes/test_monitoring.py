@@ -22,7 +22,8 @@ from rclpy.parameter import Parameter
 from intradp_ros.nodes import node_modules
 from intradp_ros.nodes.common.diagnostics import Diagnostics, Status
 from intradp_ros.nodes.common.lifecycle import ManagedNode
-from intradp_ros.nodes.common.prometheus import Figure, LIMITS, open_metrics, Total
+from intradp_ros.nodes.common.metrics_port import LIMITS
+from intradp_ros.nodes.common.prometheus import Figure, open_metrics, Total
 from intradp_ros.nodes.sharing.monitoring import Monitor
 from intradp_ros.runtime.requests.outcome import InferenceStats
 
@@ -120,7 +121,7 @@ def test_who_sends_or_reads_nothing_keeps_nobody_from_the_figures() -> None:
                                   b'x' * 100_000)[number % 4])
         assert read(port)[0]['intradp_sessions{node="/watched"}'] == 2
         assert threading.active_count() <= before + 1
-        assert len(metrics._listener.connections.lives) <= LIMITS.total
+        assert len(metrics._port._listener.connections.lives) <= LIMITS.total
         with socket.create_connection(('127.0.0.1', port)) as posting:
             posting.sendall(b'POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\n')
             assert b' 405 ' in posting.recv(100)

@@ -23,7 +23,7 @@ from intradp_ros.runtime.requests.infer_requests import InferRequest  # noqa: E4
 from intradp_ros.systems.serving.gateway import Gateway  # noqa: E402
 from intradp_ros.systems.serving.service import parse_services  # noqa: E402
 from intradp_ros.systems.serving.state_row import StateRow  # noqa: E402
-from intradp_ros.web import site_link  # noqa: E402
+from intradp_ros.web import connections, site_link  # noqa: E402
 from intradp_ros.web.access import ApiKeys  # noqa: E402
 from intradp_ros.web.connections import PEERS, SPEAKS  # noqa: E402
 from intradp_ros.web.serving_app import serve  # noqa: E402
@@ -187,7 +187,7 @@ def test_a_site_of_another_release_hears_why_it_is_not_let_in(
 
 def test_a_site_says_once_that_another_has_another_release(
         dock, keys: Path, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(site_link, 'SPEAKS', '99 9.0.0')
+    monkeypatch.setattr(connections, 'SPEAKS', '99 9.0.0')
     monkeypatch.setattr(site_link, 'ATTEMPT', 0.01)
     gateway = Gateway('hall', SERVICES, [()], SITES, compiled=False)
     links = site_link.SiteLinks(gateway, {'dock': f'127.0.0.1:{dock[1]}'}, key_of('hall'))

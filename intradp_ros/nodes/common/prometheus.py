@@ -4,19 +4,14 @@
 """Figures of a node as text for Prometheus, where `prometheus_client` is installed."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 import re
-import threading
 import time
 from typing import Any
 
 from intradp_ros.nodes.common.parameters import Parameter
-from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
-from intradp_ros.web.connections import Listener
 
 METRICS = (
     Parameter('metrics_port', 0, 'TCP port where Prometheus finds figures of this node; 0 for '
@@ -24,8 +19,8 @@ METRICS = (
     Parameter('metrics_address', '127.0.0.1', 'Address of that port; 0.0.0.0 for all of this '
               'machine. Anybody who reaches it may read them.'),
 )
-#: Connections, and seconds of their heads; seconds for which a text is given to who asks.
-LIMITS, FRESH = ConnectionLimits(32, 16, head=5.0, stalled=5.0), 0.1
+#: Seconds for which a text is given to who asks.
+FRESH = 0.1
 _REJECTED = 'rejected_'
 
 
@@ -59,13 +54,8 @@ class Metrics:
         self._taken: dict[str, Mapping[str, Any]] = {}
         self._registry.register(self)
         self._text, self._made = b'', float('-inf')
-        # the library's own server gives each connection a thread, for as long as it likes
-        self._listener = Listener.at(address, port, LIMITS.within_files())
-        self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(asyncio.start_server(
-            self._answer, sock=self._listener))
-        self._thread = threading.Thread(target=self._run, name='metrics', daemon=True)
-        self._thread.start()
+        from intradp_ros.nodes.common.metrics_port import MetricsPort  # most nodes open none
+        self._port = MetricsPort(address, port, self._shown)
 
     def take(self, group: str, values: Mapping[str, Any]) -> None:
         """
@@ -105,35 +95,7 @@ class Metrics:
 
     def close(self) -> None:
         """Close the port."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._server.close()
-        for task in (tasks := asyncio.all_tasks(self._loop)):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._listener.cut_all()
-        self._loop.close()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; the listener ends who sends or takes nothing."""
-        with suppress(OSError, EOFError, asyncio.LimitOverrunError):
-            head = await reader.readuntil(b'\r\n\r\n')
-            ends = [(writer.get_extra_info(f'{side}name') or ())[:2] for side in ('peer', 'sock')]
-            if life := self._listener.of({'client': ends[0], 'server': ends[1]}):
-                life.begin()
-                life.sending = self._listener.now()
-            status, body = '200 OK', self._shown()
-            if head.split(b' ', 1)[0] not in (b'GET', b'HEAD'):
-                status, body = '405 Method Not Allowed', b'figures are read by GET\n'
-            writer.write(f'HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; '
-                         f'charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close'
-                         '\r\n\r\n'.encode() + (b'' if head.startswith(b'HEAD') else body))
-            await writer.drain()
-        writer.close()
+        self._port.close()
 
     def _shown(self) -> bytes:
         """Return all figures as text, which is made anew after a while."""
