@@ -52,13 +52,9 @@ class ApiKeys:
         :raises OSError: if it cannot be read.
         """
         check_private(path, 'the API keys in')
-        with open_plain(path) as file:
-            text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
         clients: dict[bytes, str] = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            if not line.strip() or line.startswith('#'):
-                continue
-            match = _LINE.fullmatch(line.strip())
+        for number, line in _lines(path):
+            match = _LINE.fullmatch(line)
             if match is None:
                 raise ValueError(f'{path} line {number}: a name and a key of at least {MIN_KEY} '
                                  'characters are expected, as in "robot1 3f9a...": make one by '
@@ -81,13 +77,19 @@ def own_key(path: Path | None) -> str:
     if path is None:
         return ''
     check_private(path, 'the key in')
-    with open_plain(path) as file:
-        text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
-    lines = [line.split() for line in text.splitlines() if line.strip() and line[0] != '#']
-    if len(lines) != 1 or not re.fullmatch('[!-~]+', lines[0][-1]):
+    keys = [line.split()[-1] for _, line in _lines(path)]
+    if len(keys) != 1 or not re.fullmatch('[!-~]+', keys[0]):
         raise ValueError(f'{path} must hold one API key, with or without its name, as in "robot1 '
                          '3f9a..." (what `intradp key` writes is another kind)')
-    return lines[0][-1]
+    return keys[0]
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines of a file of keys, with their numbers; none that is blank or a remark."""
+    with open_plain(path) as file:
+        text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
+    return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)
+            if line.strip() and not line.startswith('#')]
 
 
 def check_address(address: str, keys: ApiKeys | None) -> str:
