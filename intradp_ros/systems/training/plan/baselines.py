@@ -4,9 +4,10 @@
 """
 How other planners would train, as pipelines that the same simulator judges.
 
-Each follows its published rule in the plainest way and shares no candidate with our planner.
-PipeDream and DAPPLE take devices as equal, with the mean of their seconds, and deal samples
-equally; EDDL and HetPipe know their speeds.  None returns what does not fit.
+Each follows its published rule in the plainest way.  PipeDream and DAPPLE take devices as equal,
+with the mean of their seconds, and deal samples equally; EDDL and HetPipe know their speeds.  None
+returns what does not fit.  EDDL's shares of a whole round are a candidate of our planner, too: not
+to be slower than these shows nothing; all other candidates are found without our planner.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from itertools import combinations
 
 from intradp_ros.planning.shares import largest_remainder
 from intradp_ros.schedule.event_simulator import simulate
-from intradp_ros.systems.training.plan.allocation import as_shares
+from intradp_ros.systems.training.plan.allocation import as_shares, in_proportion
 from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
 from intradp_ros.systems.training.plan.partners import partners
 from intradp_ros.systems.training.plan.round_costs import RoundCosts
@@ -194,14 +195,9 @@ def _dealt(costs: RoundCosts, shape: Sequence[tuple[int, Sequence[str]]], by_spe
 
 def _dealt_of_round(costs: RoundCosts, names: Sequence[str]) -> list[Pipeline]:
     """Return a stage of devices that share a round by speed; nothing where blocks are broken."""
-    if costs.micro_batches == 1 or costs.micro_batch % costs.grain:
+    if (shares := in_proportion(costs, names)) is None:
         return []
-    dealt = largest_remainder([1 / _whole(costs, name) for name in names],
-                              -(-costs.samples // costs.grain))
-    shares = [(name, count * costs.grain) for name, count in zip(names, dealt) if count]
-    short = sum(samples for _, samples in shares) - costs.samples
-    shares[-1] = shares[-1][0], shares[-1][1] - short
-    return [([HybridStage(0, costs.layers, tuple(shares), 1, True)], costs.micro_batches)]
+    return [([HybridStage(0, costs.layers, shares, 1, True)], costs.micro_batches)]
 
 
 def _fitting(costs: RoundCosts, pipelines: list[Pipeline]) -> list[Pipeline] | None:
