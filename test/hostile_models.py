@@ -14,6 +14,7 @@ import ctypes
 from dataclasses import dataclass
 import gc
 import json
+import math
 from pathlib import Path
 import random
 import struct
@@ -169,6 +170,11 @@ GGUFS: dict[str, tuple[Change, str]] = {
     'scaling by a number': (lambda f: f.say('llama.rope.scaling.type', U32, number(1)), 'scales'),
     'scaling without a factor': (lambda f: f.say('llama.rope.scaling.type', TEXT, text(b'linear')),
                                  'factor'),
+    **{f'scaling by {name}': (lambda f, kind=kind, value=value: f.say(  # type: ignore[misc]
+        'llama.rope.scaling.factor', kind, value), 'factor') for name, kind, value in (
+            ('NaN', F32, struct.pack('<f', math.nan)), ('-4', F32, struct.pack('<f', -4)),
+            ('no end', F32, struct.pack('<f', math.inf)), ('a text', TEXT, text(b'four')),
+            ('a list', LIST, listed(U32, 1, number(4))))},
     'experts without end': (lambda f: f.say('llama.expert_count', U32, number((1 << 32) - 1)), ''),
     'divisors of no head': (lambda f: f.tensor(name=b'rope_freqs.weight'), 'rope_freqs.weight'),
     'tokens that are numbers': (lambda f: f.say('tokenizer.ggml.tokens', LIST, listed(

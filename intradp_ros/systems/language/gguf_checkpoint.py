@@ -43,10 +43,13 @@ _KEYS = {'attention.key_length': 'head_dim', 'attention.sliding_window': 'slidin
          'attn_logit_softcapping': 'attn_logit_softcapping',
          'final_logit_softcapping': 'final_logit_softcapping',
          'expert_feed_forward_length': 'moe_intermediate_size'}
+#: Keys of how much positions are scaled by, the one that counts first.
+_FACTORS = ('rope.scaling.factor', 'rope.scale_linear')
 #: Keys of numbers that are one for all layers.
 _NUMBERS = ('block_count', 'context_length', 'embedding_length', 'feed_forward_length',
             'attention.head_count', 'attention.head_count_kv', 'rope.freq_base', 'expert_count',
-            'expert_used_count', 'attention.layer_norm_rms_epsilon', 'vocab_size', *_KEYS)
+            'expert_used_count', 'attention.layer_norm_rms_epsilon', 'vocab_size',
+            'rope.dimension_count', *_FACTORS, *_KEYS)
 _WITH_WINDOW = ('gemma2', 'gemma3', 'phi3')
 #: Layers of the sizes of Gemma whose queries are scaled by the width of a head's share, not by
 #: that of a head.
@@ -114,9 +117,13 @@ class _GgufFile:
         self.said = self.tensors.said
         self.architecture = str(self.said.get('general.architecture'))[:40]
         for key in (f'{self.architecture}.{key}' for key in _NUMBERS):
-            if isinstance(self.said.get(key), (str, ListOf)):
+            value = self.said.get(key)
+            if isinstance(value, (str, ListOf)):
                 raise ImportModelError(f'{path}: {key} is not a number: layers that differ are '
                                        'not taken')
+            if isinstance(value, float) and not 0 <= value < math.inf:
+                raise ImportModelError(f'{path}: {key} is {value}: convert the original weights '
+                                       'once more')
         if int(self.said.get('split.count', 1)) > 1:
             raise ImportModelError(
                 f'{path} is one of {self.said["split.count"]} files of a model: join them by '
@@ -157,14 +164,13 @@ class _GgufFile:
             raise ImportModelError(f'{self.path} turns {turned} of the {size} elements of a head '
                                    'by positions, which is not read from GGUF files: take the '
                                    'folder of the original weights')
-        factor = float(self.said.get(f'{name}.rope.scaling.factor', 0)
-                       or self.said.get(f'{name}.rope.scale_linear', 0))
+        factor = float(next(filter(None, (self.said.get(f'{name}.{key}') for key in _FACTORS)), 0))
         kind = self.said.get(f'{name}.rope.scaling.type', 'linear' if factor not in (
             0, 1) else 'none')
         if kind == 'linear' and not factor:
             raise ImportModelError(f'{self.path} scales positions, and has no factor: convert the '
                                    'original weights once more')
-        if kind == 'linear':
+        if kind == 'linear' and self._frequencies is None:
             found['rope_parameters'] = self._linear(config, factor)
         elif kind != 'none' or any(tensor.startswith('rope_factors') for tensor in self.tensors):
             raise ImportModelError(f'{self.path} scales positions by {kind!r}, which is not read '
