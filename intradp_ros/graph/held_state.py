@@ -166,7 +166,7 @@ _COUNTING = (int, float, complex, str, bytes, list, set, bytearray, np.ndarray, 
 #: Results of a cached function that can be other than they were.
 _CHANGING = (list, dict, set, bytearray, np.ndarray, torch.Tensor, nn.Module)
 PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, slice,
-          torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
+         torch.dtype, torch.device, torch.Size, np.generic, torch.memory_format, torch.layout)
 _UNSEEN = (ModuleType, logging.Logger, logging.Handler, logging.LoggerAdapter, io.RawIOBase,
            io.BufferedIOBase, io.TextIOBase, threading.Thread, CodeType, FrameType,
            BuiltinFunctionType,
