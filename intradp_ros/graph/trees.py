@@ -52,6 +52,14 @@ def same_classes(one: Any, other: Any) -> bool:
     return len(ours) == len(theirs) and all(map(same_classes, ours, theirs))
 
 
+def containers(whole: Any) -> list[Any]:
+    """Return all containers of a structure, itself first."""
+    parts = _parts(whole)
+    if len(parts) == 1 and parts[0] is whole:
+        return []
+    return [whole, *(found for part in parts for found in containers(part))]
+
+
 def _parts(whole: Any) -> list[Any]:
     """Return what a container holds; of anything else itself."""
     found: list[Any] = pytree.tree_leaves(whole, is_leaf=lambda part: part is not whole)

@@ -292,6 +292,10 @@ class _Trial:
             with torch.inference_mode():
                 other = _run(private_copy(self.original), self.call, self.call.tensors)
             self._same_as(first, other, 'whether it runs in torch.inference_mode')
+        if not self.state.words.isdisjoint(_OF_TENSORS):
+            written = [x.clone().copy_(x) for x in self.call.tensors]
+            self._same_as(first, _run(self.model, self.call, written),
+                          'how often its input was written to, or where in memory it lies')
 
     def _same_as(self, first: Rehearsal, other: Rehearsal, on: str) -> None:
         if first.tree != other.tree or not explained_by_rounding(first.results, other.results):
@@ -450,3 +454,5 @@ _SOMEWHERE = 'of torch, NumPy or Python, or seeds their draws'
 _SYSTEM = 'from the entropy of the system'
 _MODES = frozenset(('is_grad_enabled', 'is_inference_mode_enabled', 'is_inference'))
 """Names by which code asks whether gradients are kept."""
+_OF_TENSORS = frozenset(('_version', 'data_ptr', 'untyped_storage', 'storage', '_cdata', 'id'))
+"""Names by which code asks what two tensors of the same numbers do not share."""

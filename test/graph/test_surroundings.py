@@ -84,6 +84,18 @@ def test_what_asks_for_more_than_its_inputs_is_refused(name: str) -> None:
         capture(Net(factor).eval(), X)
 
 
+class OfVersions(torch.nn.Module):
+    """One whose result depends on how often its input was written to."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (1 + x._version)
+
+
+def test_what_asks_how_often_its_input_was_written_to_is_refused() -> None:
+    with pytest.raises(CaptureError, match='how often its input was written to'):
+        capture(OfVersions().eval(), X)
+
+
 def test_a_trial_changes_no_file(tmp_path: Path) -> None:
     path = tmp_path / 'count'
     path.write_text('0')

@@ -45,3 +45,11 @@ def test_other_classes_are_refused(kind: type[torch.Tensor]) -> None:
     assert not is_plain(other)
     with pytest.raises(CaptureError, match=kind.__name__):
         Results.of([other], [torch.ones(2)])
+
+
+def test_one_list_in_two_places_is_refused() -> None:
+    x = torch.ones(2)
+    one = [x]
+    with pytest.raises(CaptureError, match='two places'):
+        Results.of((one, {'again': one}), [x])
+    Results.of(((x,), (x,), [x], [x]), [x])

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from intradp_ros.graph.call_context import is_mere_tensor
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.tensor_bits import memory_address
-from intradp_ros.graph.trees import same_classes, unflattened
+from intradp_ros.graph.trees import containers, same_classes, unflattened
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,10 @@ class Results:
         if not same_classes(result, unflattened(leaves, structure)):
             raise CaptureError(f'the model returns a {type(result).__name__}, which, or a part of '
                                'which, cannot be made again in its class')
+        mutable = [id(found) for found in containers(result) if not isinstance(found, tuple)]
+        if len(set(mutable)) < len(mutable):
+            raise CaptureError('the model returns one list or dictionary in two places, which '
+                               'would be two')
         return cls(structure, tuple(map(_strides, leaves)), _origins(leaves, given, held),
                    given[0].device)
 
