@@ -15,7 +15,8 @@ class Ended(KeyboardInterrupt):
     """A signal asked the command to end; as at Ctrl-C, everything that it began is undone."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
+        super().__init__('interrupted' if number == signal.SIGINT else
+                         f'ended by {signal.Signals(number).name}')
         self.number = number
 
 

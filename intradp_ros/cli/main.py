@@ -91,7 +91,7 @@ in this order a model becomes known:
 `intradp COMMAND --help` explains a command, with examples.
 exit status: 0 done, 1 the result is not as it must be, 2 the command cannot be carried out"""
 
-BAD_RESULT, CANNOT, INTERRUPTED = 1, 2, 130
+BAD_RESULT, CANNOT = 1, 2
 #: What argparse says of words rather than of what an argument's value may be.
 _USAGE = ('invalid choice', 'expected ', 'not allowed with', 'ambiguous')
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -172,45 +172,44 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: list[str]) -> int:
     os.environ.setdefault('TORCH_CPP_LOG_LEVEL', 'ERROR')  # no warnings of its sockets
+    name = 'intradp'
     try:
-        arguments = _spelled_out(arguments)
-        args = _parser(arguments).parse_args(arguments)
+        with _ending_in_order() as came:
+            arguments = _spelled_out(arguments)
+            args = _parser(arguments).parse_args(arguments)  # imports the command
+            if came:  # and a library that was being imported took the signal for a failure
+                raise Ended(came[0])
+            name = f'intradp {args.command}'
+            search_working_directory()  # MODEL may name a module of it
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                # PyTorch warns of a call of its own.
+                warnings.filterwarnings('ignore', '.*LeafSpec', FutureWarning)
+                status: int = args.run(args)
+                return status
+    except KeyboardInterrupt as end:
+        print(f'{name}: {str(end) or "interrupted"}', file=sys.stderr)
+        return status_of(end)
     except _ArgumentError as error:
         print(_one_line(error), file=sys.stderr)
         return CANNOT
     except ModuleNotFoundError as error:
+        if name != 'intradp':
+            raise
         print(f'intradp: {error}, which the package needs: pip brings what rosdep does not '
               '(requirements.txt)', file=sys.stderr)
         return CANNOT
-    except KeyboardInterrupt:  # while the command was being imported
-        print('intradp: interrupted', file=sys.stderr)
-        return INTERRUPTED
-    search_working_directory()  # MODEL may name a module of it
-    try:
-        with warnings.catch_warnings(), _ending_in_order():
-            warnings.showwarning = _show_warning
-            # PyTorch warns of a call of its own.
-            warnings.filterwarnings('ignore', '.*LeafSpec', FutureWarning)
-            status: int = args.run(args)
-            return status
-    except Ended as end:
-        print(f'intradp {args.command}: ended by {signal.Signals(end.number).name}',
-              file=sys.stderr)
-        return status_of(end)
     except BrokenPipeError:  # as of output that is read no more
         raise
     except (CommandError, LoadingError, OSError) as error:
-        print(f'intradp {args.command}: {_one_line(error)}', file=sys.stderr)
+        print(f'{name}: {_one_line(error)}', file=sys.stderr)
         return CANNOT
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        print(f'intradp {args.command}: out of memory: take a smaller input or model, or another '
+        print(f'{name}: out of memory: take a smaller input or model, or another '
               f'machine ({_one_line(error)})', file=sys.stderr)
         return CANNOT
-    except KeyboardInterrupt:
-        print(f'intradp {args.command}: interrupted', file=sys.stderr)
-        return INTERRUPTED
 
 
 def _end_at_once() -> None:
@@ -221,20 +220,34 @@ def _end_at_once() -> None:
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Raise `Ended` at a signal that would end the process at once; not if it is ignored."""
+def _ending_in_order() -> Iterator[list[int]]:
+    """
+    Raise `Ended` at a signal that would end the process; not if it is ignored.
+
+    Yield the signals that came.  Libraries make other errors of one that interrupts their
+    import: such an error is `Ended`, too.
+    """
+    came: list[int] = []
+
     def end(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise Ended(number)
 
-    taken = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL
-             and threading.current_thread() is threading.main_thread()]
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)
+              if threading.current_thread() is threading.main_thread()}
+    taken = {number: handler for number, handler in before.items()
+             if handler in (signal.SIG_DFL, signal.default_int_handler)}
     for number in taken:
         signal.signal(number, end)
     try:
-        yield
+        yield came
+    except Exception as error:
+        if came and not isinstance(error, (CommandError, OSError)):
+            raise Ended(came[0]) from error
+        raise
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def _spelled_out(arguments: list[str]) -> list[str]:

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import types
 
 from dispositions import heeded
 import pytest
@@ -192,6 +193,31 @@ def test_a_signal_ends_a_command_in_order(tmp_path, number, status, said):
     assert command.returncode == status
     assert errors.strip().splitlines()[-1] == f'intradp inspect: {said}'
     assert 'Traceback' not in errors
+
+
+@pytest.mark.parametrize('caught', ['BaseException as error: raise ImportError from error',
+                                    'BaseException: pass'])
+def test_a_signal_that_an_import_takes_for_a_failure_ends_the_command(monkeypatch, capsys, caught):
+    """NumPy's and SciPy's make a RecursionError of it, or go on."""
+    module = types.ModuleType('intradp_ros.cli.key')
+    exec('import os, signal\n\n\ndef add_arguments(parser):\n'
+         '    try: os.kill(os.getpid(), signal.SIGINT)\n'
+         f'    except {caught}\n\n\nrun = print', module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with heeded(signal.SIGINT):
+        assert main(['key']) == 130
+    assert capsys.readouterr() == ('', 'intradp: interrupted\n')
+
+
+def test_an_interrupt_of_the_first_imports_is_one_line() -> None:
+    program = ('import os, signal, sys\nclass Finder:\n'
+               '    def find_spec(self, name, *_):\n'
+               '        if name == "intradp_ros.cli.main": os.kill(os.getpid(), signal.SIGINT)\n'
+               'sys.meta_path.insert(0, Finder())\n'
+               'from intradp_ros.cli.__main__ import main\nsys.exit(main())')
+    with heeded(signal.SIGINT):
+        ended = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, 'intradp: interrupted\n')
 
 
 def test_a_package_that_is_not_installed_is_named() -> None:
