@@ -121,6 +121,24 @@ def test_a_forward_that_is_no_method(shared: Callable[[nn.Module], intradp.Intra
     assert idp.last is not None
 
 
+class Calling(Static):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = super().__call__(x)
+        return y * 2
+
+
+def test_a_class_with_a_call_of_its_own_runs_as_before() -> None:
+    idp = intradp.IntraDP(server='nobody')
+    model = Calling().eval()
+    idp.start_client(model)
+    try:
+        with pytest.warns(RuntimeWarning, match='Calling defines __call__'):
+            torch.testing.assert_close(model(source(1)), Static.forward(source(1)) * 2)
+        assert not idp.wait_prepared(1.0)
+    finally:
+        idp.stop()
+
+
 def test_what_is_written_to_the_class_of_a_model_is_written_to_its_own(
         shared: Callable[[nn.Module], intradp.IntraDP]) -> None:
     class Gained(Asking):

@@ -35,6 +35,14 @@ class Net(nn.Module):
         return self.layer(x)
 
 
+class Slotted(nn.Module):
+    __slots__ = ('gain',)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiply."""
+        return x * self.gain
+
+
 @pytest.fixture
 def calls() -> list[Any]:
     return []
@@ -56,6 +64,17 @@ def test_calls_go_elsewhere_until_the_end(calls: list[Any]) -> None:
     assert net.forward.__doc__ == 'Apply the layer.' and not Net.kinds
     stand_in.end()
     assert type(net) is Net and torch.equal(net(X), net.layer(X))
+
+
+def test_a_class_with_slots() -> None:
+    net = Slotted()
+    net.gain = 2.0
+    stand_in = StandIn(net, lambda args, kwargs: 7)
+    assert net(X) == 7 and net.__class__ is Slotted and torch.equal(stand_in.plain(X), X * 2)
+    copied = copy.deepcopy(net)
+    assert type(copied) is Slotted
+    stand_in.end()
+    assert type(net) is Slotted and torch.equal(net(X), X * 2)
 
 
 def test_copies_and_files_are_of_the_class_that_the_module_has(net: Net) -> None:

@@ -183,6 +183,11 @@ class _SharedForward:
             model.eval()
         except Exception as error:  # noqa: B902 - such as of a program that torch.export made
             self._tried, self._refused = True, f'eval() fails: {_cause(error)}'
+        call: Any = type(model).__call__
+        if not getattr(call, '__module__', 'torch').startswith('torch'):
+            self._tried, self._refused = True, (
+                f'{type(model).__name__} defines __call__, which would run beside the shared '
+                'forward: move what it does to forward')
         self.place = StandIn(model, self)
         self.plain = self.place.plain
 

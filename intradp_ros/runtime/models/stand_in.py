@@ -123,5 +123,8 @@ def _derived(stand_in: StandIn) -> type:
         '__delattr__': lambda self, name: delattr(kind, name)})
     meta.__bases__ = (type(kind),)
     derived: Any = type.__new__(meta, kind.__name__, (nn.Module,), body)
-    type.__setattr__(derived, '__bases__', (kind,))
+    try:
+        type.__setattr__(derived, '__bases__', (kind,))
+    except TypeError:  # its attributes have slots, which only classes born of it have
+        derived = type.__new__(meta, kind.__name__, (kind,), body)
     return derived  # type: ignore[no-any-return]
