@@ -26,6 +26,7 @@ from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextEnd, TextRequest
 from intradp_ros.systems.language.families import MissingPackageError
+from intradp_ros.systems.language.grammar import check_schema
 from intradp_ros.systems.language.head import HeadPolicy
 from intradp_ros.systems.language.limits import DeviceRates, plan_limit
 from intradp_ros.systems.language.live_planner import LanguagePlanner
@@ -81,6 +82,11 @@ def schema_object(text: str) -> object:
 
 def run(args: argparse.Namespace) -> int:
     """Answer, or chat."""
+    if args.schema:
+        try:
+            check_schema(args.schema)
+        except (ValueError, MissingPackageError) as error:
+            raise CommandError(f'--schema: {error}') from error
     with output(args.json) as out:
         if args.threads:
             prepare_process(args.threads)

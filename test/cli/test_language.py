@@ -51,6 +51,7 @@ def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_
     (['plan', '{}', '--tokens', '1'], '--tokens: must be 16 to'),
     (['plan', '{}', '--fleet', '/nowhere.yaml'], 'nowhere'),
     (['run', '/no/model', 'x', '--fleet', '/nowhere.yaml'], 'nowhere'),  # before it is read
+    (['run', '/no/model', 'x', '--schema', '{{"type": "junk"}}'], 'Invalid type: junk'),
     (['run', '{}', 'hello'], 'no tokenizer')])
 def test_what_cannot_be_is_said_with_the_reason(folder, capsys, words, reason):
     assert main(['language', *(word.format(folder) for word in words)]) == 2

@@ -56,11 +56,7 @@ class Grammars:
 
     def _shared(self) -> tuple[Any, Any, SchemaTrial]:
         if self._made is None:
-            try:
-                library = importlib.import_module('llguidance')
-            except ModuleNotFoundError as error:
-                raise MissingPackageError(f'answers by a schema need the package {error.name}: '
-                                          f'{pip_install("language")}') from None
+            library = _library()
             backend = getattr(self._tokenizer, 'backend_tokenizer', None)
             if backend is None:
                 raise ValueError('answers by a schema need a tokenizer of the library tokenizers')
@@ -101,3 +97,26 @@ class Grammar:
         if why := self._matcher.get_error():
             raise ValueError('the schema cannot be gone on with: '
                              + ' '.join(str(why).split())[:300])
+
+
+def check_schema(schema: str) -> None:
+    """
+    Look at a schema before there is a model.
+
+    :raises ValueError: if it is none that is understood, or costs too much.
+    :raises MissingPackageError: if llguidance is not installed.
+    """
+    _library()
+    trial = SchemaTrial('byte', 0, ())  # llguidance's own tokens: one for each byte
+    try:
+        trial.check(schema)
+    finally:
+        trial.close()
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module('llguidance')
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(f'answers by a schema need the package {error.name}: '
+                                  f'{pip_install("language")}') from None

@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from typing import Any, IO
+from urllib.parse import unquote
 
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.json_text import parse_json
@@ -34,6 +35,8 @@ CPU_SECONDS, SECONDS, MEMORY = 2, 20.0, 2 << 30
 #: Seconds in which the process must have begun.
 _START = 60.0
 _MOST_KNOWN = 256
+#: What follows these words of a schema is looked at where it is referred to, or is no schema.
+_VALUES = ('$defs', 'definitions', 'const', 'enum', 'default', 'examples')
 
 
 class SchemaTrial:
@@ -127,8 +130,11 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     :raises ValueError: if it cannot be used.
     """
     try:
-        if not isinstance(parse_json(schema), dict | bool):
+        parsed = parse_json(schema)
+        if not isinstance(parsed, dict | bool):
             raise ValueError('a schema is a JSON object')
+        if loop := looping(parsed):
+            raise ValueError(f'$ref {loop!r} leads to itself: no answer that meets it would end')
         grammar = library.LLMatcher.grammar_from_json_schema(schema)
     except (ValueError, RecursionError) as error:
         raise ValueError(f'the schema cannot be used: {str(error)[:300]}') from None
@@ -137,6 +143,57 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     if why := matcher.get_error():
         raise ValueError(f'the schema cannot be used: {" ".join(str(why).split())[:300]}')
     return matcher
+
+
+def looping(schema: Any) -> str:
+    """Return a ``$ref`` that only endless values meet, as it needs itself again; or ''."""
+    targets: dict[str, Any] = {}
+
+    def find(part: Any) -> None:
+        for key, value in part.items() if isinstance(part, dict) else enumerate(
+                part if isinstance(part, list) else ()):
+            if key == '$ref' and isinstance(value, str):
+                if value not in targets:
+                    targets[value] = _target(schema, value)
+                    find(targets[value])
+            elif key not in _VALUES:
+                find(value)
+
+    def ends(part: Any) -> bool:
+        if not isinstance(part, dict):
+            return True
+        needed = list(part.get('allOf') or ())
+        if part.get('type') == 'object':
+            properties = part.get('properties') or {}
+            needed += [properties.get(name) for name in part.get('required') or ()]
+        if part.get('type') == 'array':
+            first, least = part.get('prefixItems') or [], part.get('minItems') or 0
+            needed += [*first, part.get('items')][:least]
+        return part.get('$ref') not in targets and all(map(ends, needed)) and all(
+            any(map(ends, part[key])) for key in ('anyOf', 'oneOf') if part.get(key))
+
+    count = -1
+    with suppress(TypeError, AttributeError):  # of what is no schema, as the library says
+        find(schema)
+        while count != (count := len(targets)):
+            for name in reversed(list(targets)):  # what is referred to first
+                if ends(targets[name]):
+                    del targets[name]
+        return next(iter(targets), '')
+    return ''
+
+
+def _target(schema: Any, reference: str) -> Any:
+    """Return what a JSON pointer into a schema leads to; None where that is the library's."""
+    if reference != '#' and not reference.startswith('#/'):
+        return None
+    for word in unquote(reference).split('/')[1:]:
+        name = word.replace('~1', '/').replace('~0', '~')
+        try:
+            schema = schema[int(name) if isinstance(schema, list) else name]
+        except (LookupError, TypeError, ValueError):
+            return None
+    return schema
 
 
 def main() -> None:

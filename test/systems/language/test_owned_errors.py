@@ -21,11 +21,12 @@ from intradp_lab.language.reference import whole_answer
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
-from intradp_ros.systems.language.grammar import Grammars
+from intradp_ros.systems.language.grammar import check_schema, Grammars
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
+from intradp_ros.systems.language.schema_trial import looping
 
 TIMEOUT = 60.0
 ENDED = (Fate.DONE, Fate.RESUMED)
@@ -340,6 +341,26 @@ def test_a_schema_that_cannot_be_used_or_costs_too_much_is_refused(
             asked(served.head, TextRequest('x', schema=schema))
     assert time.monotonic() - begin < 40
     answers_on(served, folder)
+
+
+def test_a_schema_that_only_endless_answers_meet_is_refused() -> None:
+    """By its `$ref`; what ends somewhere is taken."""
+    def with_a(a: Any, **more: Any) -> str:
+        return json.dumps({'$defs': {'a': a}, '$ref': '#/$defs/a', **more})
+    a = {'$ref': '#/$defs/a'}
+    of_a = {'type': 'object', 'properties': {'a': a}, 'additionalProperties': False}
+    many = {'type': 'array', 'items': a}
+    endless = [a, {'allOf': [a]}, {'anyOf': [a, a]}, {**of_a, 'required': ['a']},
+               {**many, 'minItems': 1}, {'type': 'array', 'prefixItems': [a], 'minItems': 1}]
+    for schema in (*map(with_a, endless),
+                   '{"$defs": {"a": {"$ref": "#"}}, "$ref": "#/%24defs/a"}'):
+        assert looping(json.loads(schema))
+    with pytest.raises(ValueError, match=r"cannot be used: \$ref '#/\$defs/a' leads to itself"):
+        check_schema(with_a(a))
+    for fine in (of_a, many, {'anyOf': [a, {'type': 'null'}]}, {**many, 'minItems': 'a'},
+                 {'type': 'object', 'required': 5}):
+        assert not looping(json.loads(with_a(fine)))
+    check_schema(with_a(of_a))
 
 
 def test_a_grammar_that_fails_on_the_way_refuses_its_request(
