@@ -18,7 +18,7 @@ from training_fleet import wait_until
 from intradp_ros.action import GenerateResponse
 from intradp_ros.nodes.common.call_seals import CallSeals
 from intradp_ros.nodes.common.goal_client import GoalClient
-from intradp_ros.nodes.common.goal_server import GoalServer
+from intradp_ros.nodes.common.goal_server import _Recent, GoalServer
 from intradp_ros.runtime.requests.admission import Fate
 
 PATIENCE = 60.0
@@ -93,8 +93,12 @@ def test_feedback_result_cancel_and_rejection_come_to_who_sent(side: Side) -> No
     assert (result.fate, result.reason, why) == (Fate.CANCELLED.value, 'as wished', '')
     side.send(prompt='a').cancel()  # before it is accepted
     assert side.end()[0].fate == Fate.CANCELLED.value
+    server._refused = _Recent(1, 1000)
     side.send(deadline=-1.0)
-    assert side.end() == (None, '/served rejects the goal')
+    assert side.end()[0].reason == 'deadline must be within 0..1e6 s, not -1'
+    side.send(deadline=-1.0)
+    assert side.end() == (None, '/served rejects the goal: it refused many a moment ago, and its '
+                          'log says why')
     server.close()
     assert side.ends.empty()
 

@@ -26,7 +26,6 @@ from intradp_ros.nodes.common.goal_server import (
     _Work,
     GoalServer,
     MAX_CALLS,
-    MOST_REFUSED,
     MOST_RESULTS,
     MOST_UNKNOWN,
     RESULTS,
@@ -96,6 +95,12 @@ class Pair:
     def goal(self, feedback: Callable[[Any], None] | None = None, **fields: Any) -> Any:
         return ended(self.client.send_goal_async(GenerateResponse.Goal(**fields), feedback))
 
+    def refusal(self, **fields: Any) -> str:
+        """Return why a goal is refused."""
+        result = ended(self.goal(**fields).get_result_async()).result
+        assert result.fate == 'refused'
+        return result.reason
+
 
 @pytest.fixture
 def pair(context: rclpy.Context) -> Iterator[Pair]:
@@ -133,8 +138,9 @@ def test_what_cannot_begin_is_refused_with_the_reason(pair: Pair) -> None:
     response = ended(pair.goal(prompt='').get_result_async())
     assert response.status == GoalStatus.STATUS_ABORTED
     assert (response.result.fate, response.result.reason) == ('refused', 'the prompt is empty')
-    assert not pair.goal(prompt='a', deadline=-1.0).accepted
-    assert not pair.goal(prompt='a', deadline=float('nan')).accepted
+    for deadline in (-1.0, float('nan'), float('inf')):
+        assert (refused := pair.refusal(prompt='a', deadline=deadline)).startswith(
+            'deadline must be within 0..1e6 s, not '), refused
 
 
 def test_the_mirror_answers_as_the_action(pair: Pair) -> None:
@@ -179,10 +185,14 @@ def test_a_goal_that_is_accepted_while_the_server_closes_is_not_begun(pair: Pair
 def test_a_flood_of_goals_is_bounded_and_with_a_key_harms_only_itself(
         context: rclpy.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('intradp_ros.nodes.common.goal_server.MOST_KEPT', 20)
+    monkeypatch.setattr('intradp_ros.nodes.common.goal_server.MOST_REFUSED', 16)
     pair = Pair(context)
     try:
-        assert [pair.goal().accepted for _ in range(25)] == 20 * [True] + 5 * [False]
-        assert not pair.goal(prompt='a' * (1 << 16)).accepted  # too large
+        assert {pair.refusal() for _ in range(20)} == {'the prompt is empty'}
+        assert [pair.refusal(prompt=prompt) for prompt in ('', 'a' * (1 << 16))] == [
+            'spell takes 20 goals of 64 MB in 10 s: send it again later',
+            'spell takes requests of at most 64 kB']
+        assert [pair.goal().accepted for _ in range(16)] == 14 * [True] + 2 * [False]
     finally:
         pair.close()
     refusals, key = Rejections(), SharedKey.generate()
@@ -198,7 +208,7 @@ def test_a_flood_of_goals_is_bounded_and_with_a_key_harms_only_itself(
         assert client.wait_for_server(PATIENCE)
         strangers = [ended(client.send_goal_async(Train.Goal())) for _ in range(30)]
         told = [ended(handle.get_result_async()).result for handle in strangers if handle.accepted]
-        assert len(told) == MOST_REFUSED and refusals.by_cause() == {'unsealed': 30}
+        assert len(told) == 16 and refusals.by_cause() == {'unsealed': 30}
         assert all(one.fate == 'refused' and 'not sealed' in one.reason for one in told)
         challenge = seals.sealed(Train.Result(), Train.Goal()).challenge
         goal = seal_request(key, Train.Goal(), challenge)

@@ -87,7 +87,8 @@ class SentGoal:
     def _answered(self, future: Any) -> None:
         handle = future.result()
         if not handle.accepted:
-            self._end(None, f'{self._client.name} rejects the goal')
+            self._end(None, f'{self._client.name} rejects the goal: it refused many a moment '
+                      'ago, and its log says why')
             return
         with self._lock:
             self._handle, cancelled = handle, self._cancelled

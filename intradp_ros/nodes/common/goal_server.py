@@ -29,11 +29,12 @@ from intradp_ros.core.owned_errors import ends_process, reason_of
 from intradp_ros.nodes.common.call_seals import CallSeals, QOS, SealError, serve, size_of
 from intradp_ros.runtime.requests.admission import Fate
 
-#: Goals that one action has open; one more is rejected.  Calls of its mirror that wait at once.
+#: Goals that one action has open; one more is refused.  Calls of its mirror that wait at once.
 MAX_GOALS, MAX_CALLS = 64, 4
 #: Seconds for which rclpy keeps a goal that has ended, with its result.  Goals that may come in
-#: that time, and their bytes; of these such that are refused for want of a seal, with the reason.
-KEPT, MOST_KEPT, MOST_KEPT_BYTES, MOST_REFUSED = 10.0, 512, 64 << 20, 16
+#: that time, and their bytes; as many bytes of so many that are refused with the reason: ROS
+#: rejects without one, so that such a goal is accepted, and ends.
+KEPT, MOST_KEPT, MOST_KEPT_BYTES, MOST_REFUSED = 10.0, 512, 64 << 20, 64
 #: Requests for the result of one goal; in `KEPT` seconds those for goals that are not known.
 #: What DDS keeps of the answers, which all clients hear: an end answers all who asked at once.
 MOST_RESULTS, MOST_UNKNOWN, RESULTS = 64, 16, QoSProfile(depth=128)
@@ -212,21 +213,24 @@ class GoalServer:
         return work is not None
 
     def _may_come(self, goal: Any) -> GoalResponse:
-        """Accept a goal; few of those without a seal are, too, to be refused with the reason."""
-        if not 0 <= goal.deadline < 1e6:
-            return GoalResponse.REJECT
-        now = time.monotonic()
+        """Accept a goal; one that is refused is, too, to be told why, unless that many are."""
+        now, size = time.monotonic(), size_of(goal, MOST_KEPT_BYTES)
         self._reasons.pop(id(goal), None)  # of one that is gone
         try:
+            _check_deadline(goal)
             self._seals.check(goal, self._name, now)
-            size = size_of(goal, MOST_KEPT_BYTES)
-            comes = len(self._works) < MAX_GOALS and self._recent.take(size, now)
+            if len(self._works) >= MAX_GOALS:
+                raise SealError('open', f'{MAX_GOALS} goals of {self._name} are open: send it '
+                                'again when one has ended')
+            if not self._recent.take(size, now):
+                raise SealError('flood', f'{self._name} takes {MOST_KEPT} goals of '
+                                f'{MOST_KEPT_BYTES >> 20} MB in {KEPT:g} s: send it again later')
         except SealError as error:
             self._seals.refuse(error.cause or 'unsealed', str(error))
-            comes = error.cause != 'too_large' and self._refused.take(0, now)
-            if comes:
-                self._reasons[id(goal)] = str(error)
-        return GoalResponse.ACCEPT if comes else GoalResponse.REJECT
+            if not self._refused.take(size, now):
+                return GoalResponse.REJECT
+            self._reasons[id(goal)] = str(error)
+        return GoalResponse.ACCEPT
 
     def _refusal(self, reason: str) -> Any:
         return self._action_type.Result(fate=Fate.REFUSED.value, reason=reason)
@@ -275,8 +279,7 @@ class GoalServer:
     def _called(self, request: Any, response: Any) -> Any:
         """Answer a call when its work has ended; ValueError refuses it."""
         over = Event()
-        if not 0 <= request.deadline < 1e6:
-            raise ValueError('deadline must be within 0..1e6 s')
+        _check_deadline(request)
         if not self._calls.acquire(blocking=False):
             raise ValueError(f'{MAX_CALLS} calls wait already: use the action, or call again')
 
@@ -290,6 +293,11 @@ class GoalServer:
         finally:
             self._calls.release()
         return response
+
+
+def _check_deadline(goal: Any) -> None:
+    if not 0 <= goal.deadline < 1e6:
+        raise SealError('deadline', f'deadline must be within 0..1e6 s, not {goal.deadline:g}')
 
 
 def _copied(source: Any, target: Any) -> Any:
