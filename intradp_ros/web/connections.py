@@ -152,8 +152,7 @@ class Listener(socket.socket):
             raise ConnectionAbortedError('too many connections')  # asyncio goes on listening
         made.life = life
         if leaves is not None:
-            for other in [one for one in self._open.values() if one.life is leaves]:
-                _cut(other)
+            self.cut(leaves)
         with suppress(OSError):  # gone already: the loop notices
             made.ends = _ends(made.getpeername()), _ends(made.getsockname())
             self._open[made.ends] = made
@@ -175,6 +174,13 @@ class Listener(socket.socket):
         self.connections.close(connection.life)
         if self._open.get(connection.ends) is connection:
             del self._open[connection.ends]
+
+    def cut(self, life: Life, cause: str = '') -> None:
+        """End a connection, for a cause that is counted."""
+        if cause:
+            self.connections.rejected[cause] += 1
+        for one in [one for one in self._open.values() if one.life is life]:
+            _cut(one)
 
     def cut_all(self) -> None:
         """End all connections: their loop has."""

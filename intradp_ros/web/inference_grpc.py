@@ -5,15 +5,17 @@
 The Open Inference Protocol v2 over gRPC: ``inference.GRPCInferenceService``, for Triton's clients.
 
 Calls are taken as streams of one message, so that keys and limits of clients are looked at before
-a body is read; what is compressed is refused by gRPC.  It bounds all connections only, so that
-idle ones of a stranger would keep others out: the port is a `_Door`, which counts them as
-`connections.py` does, and carries them to gRPC.
+a body is read; what is compressed is refused by gRPC.  It bounds all connections and calls only,
+so that those of a stranger would keep others out: the port is a `_Door`, which counts connections
+as `connections.py` does, and carries them to gRPC, calls as they are looked at.  These count as
+their client's until their answer has been taken; who takes none is cut.
 """
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 import itertools
 import logging
 import math
@@ -24,12 +26,13 @@ import threading
 import time
 from typing import Any
 from urllib.parse import unquote
+from weakref import WeakValueDictionary
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Life
 from intradp_ros.systems.serving.gateway import Gateway
-from intradp_ros.web.access import Clients
+from intradp_ros.web.access import Clients, Refusal
 from intradp_ros.web.connections import Listener
 from intradp_ros.web.inference_messages import (
     answer_message,
@@ -51,12 +54,22 @@ except ModuleNotFoundError as error:  # said with the command that brings it
                               name='grpc') from error
 
 _LOG = logging.getLogger(__name__)
-#: Calls in flight of all clients, and bytes of headers.
-IN_FLIGHT, MAX_HEADERS = 1024, 8 << 10
+# of answers whose client has gone
+logging.getLogger('grpc._cython.cygrpc').addFilter(
+    lambda record: 'ExecuteBatchError' not in record.getMessage())
+#: Calls in flight of a connection, of which more wait at their client, and bytes of headers.
+STREAMS, MAX_HEADERS = 100, 8 << 10
+#: Bytes a second that a client takes of its answers, in addition to what `LIMITS` leave it.
+SLOWEST = 1 << 16
+#: Calls of a connection that nobody has looked at yet, and seconds after which it may send others.
+AHEAD, UNSEEN = 4, 0.25
+#: Messages of a client that are read at once: of others little is taken meanwhile.
+READS = 4
 #: Connections, which may be without a call for long, and the files that each takes.
 LIMITS, FILES = ConnectionLimits(head=300.0, idle=300.0), 3
-#: Bytes that are carried at once.
+#: Bytes that are carried at once; of HTTP/2's first words and of a frame's head, and its kind.
 PART = 1 << 16
+PREFACE, FRAME, HEADERS = 24, 9, 1
 #: Seconds that open calls have when the server closes.
 GRACE = 1.0
 _STATUS = {InferFate.REFUSED: grpc.StatusCode.UNAVAILABLE,
@@ -74,6 +87,49 @@ class _CallError(Exception):
         self.status, self.more = status, more or {}
 
 
+@dataclass
+class _Peer:
+    """Who calls: an address and its connection, and how many calls of it were looked at."""
+
+    address: str = 'local'
+    life: Life | None = None
+    looked: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def look(self) -> None:
+        """Note that a call is looked at."""
+        self.looked += 1
+        self.news.set()
+
+    async def room(self, begun: int) -> int:
+        """Wait until so many calls may have begun; return how many count as begun."""
+        while begun > self.looked + AHEAD:
+            self.news.clear()
+            try:
+                await asyncio.wait_for(self.news.wait(), UNSEEN)
+            except asyncio.TimeoutError:  # withdrawn, or of no method
+                return self.looked + 1
+        return begun
+
+
+class Frames:
+    """Finds where calls begin in what a client sends by HTTP/2."""
+
+    def __init__(self) -> None:
+        self._next, self._rest = PREFACE, b''  # bytes up to the next frame; what is there of it
+
+    def calls(self, data: bytes) -> list[int]:
+        """Return the places in what follows at which headers begin."""
+        past, found, at = len(self._rest), [], self._next
+        data = self._rest + data
+        while at + 4 <= len(data):  # three bytes of length, one of kind
+            if data[at + 3] == HEADERS:
+                found.append(max(0, at - past))
+            at += FRAME + int.from_bytes(data[at:at + 3], 'big')
+        self._rest, self._next = data[at:], max(0, at - len(data))
+        return found
+
+
 class _Door:
     """
     A port whose connections are carried to gRPC, which is at `inside`; used by one loop.
@@ -87,7 +143,7 @@ class _Door:
         self._folder = TemporaryDirectory(prefix='intradp-')  # nobody else may look into it
         self.inside = f'{self._folder.name}/grpc'
         self._numbers = itertools.count()
-        self._known: dict[str, tuple[str, Life | None]] = {}
+        self._known: dict[str, _Peer] = {}
         self._carried = set[asyncio.Task[None]]()
 
     async def open(self) -> None:
@@ -102,9 +158,13 @@ class _Door:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._folder.cleanup()
 
-    def of(self, peer: str) -> tuple[str, Life | None]:
-        """Return the address and the connection of what gRPC calls a peer."""
-        return self._known.get(unquote(peer), ('local', None))
+    def of(self, peer: str) -> _Peer:
+        """Return who is what gRPC calls a peer."""
+        return self._known.get(unquote(peer)) or _Peer()
+
+    def cut(self, life: Life, cause: str) -> None:
+        """End a connection with all its calls."""
+        self._listener.cut(life, cause)
 
     def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._carried.add(task := asyncio.ensure_future(self._carry(reader, writer)))
@@ -119,12 +179,15 @@ class _Door:
             with socket.socket(socket.AF_UNIX) as inner:
                 inner.setblocking(False)
                 inner.bind(name)
-                self._known[f'unix:{name}'] = str(writer.get_extra_info('peername')[0]), life
+                peer = _Peer(str(writer.get_extra_info('peername')[0]), life)
+                self._known[f'unix:{name}'] = peer
                 try:
                     await asyncio.get_running_loop().sock_connect(inner, self.inside)
                     answers, calls = await asyncio.open_unix_connection(sock=inner)
-                    with closing(calls):
-                        await self._both(_pass(reader, calls), _pass(answers, writer, life))
+                    try:
+                        await self._both(_ask(reader, calls, peer), _answer(answers, writer, life))
+                    finally:  # at once: the socket closes here, whatever waits to be written
+                        calls.transport.abort()
                 finally:
                     del self._known[f'unix:{name}']
                     os.unlink(name)
@@ -138,16 +201,85 @@ class _Door:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-                life: Life | None = None) -> None:
-    """Carry bytes one way, as fast as they are taken."""
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: _Peer) -> None:
+    """Carry what a client asks as fast as its calls are looked at."""
+    frames, begun = Frames(), 0
+    while data := await reader.read(PART):
+        carried = 0
+        for place in frames.calls(data):
+            if (begun := begun + 1) > peer.looked + AHEAD:
+                writer.write(data[carried:place])
+                carried, begun = place, await peer.room(begun)
+        writer.write(data[carried:])
+        await writer.drain()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, life: Life) -> None:
+    """Carry answers as fast as they are taken."""
     while data := await reader.read(PART):
         writer.write(data)
-        if life:
-            life.sending = asyncio.get_running_loop().time()
+        life.sending = asyncio.get_running_loop().time()
         await writer.drain()
-        if life:
-            life.sending = None
+        life.sending = None
+
+
+class _Call:
+    """What a call holds of its client's share, until its answer has left or its client has."""
+
+    def __init__(self, clients: Clients, door: _Door, context: Any) -> None:
+        self._clients, self._door, self._held = clients, door, 0
+        self._late: asyncio.TimerHandle | None = None
+        peer = door.of(context.peer())
+        peer.look()
+        self._life = peer.life
+        headers = dict(context.invocation_metadata() or ())
+        self.client, self._refused = clients.enter(
+            peer.address, str(headers.get('authorization', '')))
+        if self._life:
+            self._life.begin()
+        context.add_done_callback(self._done)
+
+    def check(self) -> None:
+        """
+        See that its client may ask.
+
+        :raises _CallError: if it may not; a stranger who goes on asking is cut, too.
+        """
+        if self._refused:
+            if self._refused.cause == 'no_key' and self._refused.wait:
+                self._cut('no_key')
+            self._refuse(self._refused)
+
+    def hold(self, count: int) -> None:
+        """Hold so many bytes in place of those before; _CallError if these are too many."""
+        if refused := self._clients.hold(self.client, count - self._held):
+            self._refuse(refused)
+        self._held = count
+
+    def answers(self, size: int) -> None:
+        """Hold an answer, and see that it is taken."""
+        self.hold(size)
+        self._late = asyncio.get_running_loop().call_later(
+            LIMITS.stalled + size / SLOWEST, self._cut, 'stalled')
+
+    def _cut(self, cause: str) -> None:
+        if self._life:
+            self._door.cut(self._life, cause)
+
+    def _refuse(self, refused: Refusal) -> None:
+        self._clients.reject(refused.cause)
+        raise _CallError(
+            _OF_CLIENT.get(refused.status, grpc.StatusCode.RESOURCE_EXHAUSTED), refused.text,
+            {'retry-after-ms': str(round(1e3 * refused.wait))} if refused.wait else {})
+
+    def _done(self, _: Any) -> None:
+        if self._late:
+            self._late.cancel()
+        self._clients.hold(self.client, -self._held)
+        if self._life:
+            self._life.end(asyncio.get_running_loop().time())
+        if self._refused is None:
+            self._clients.leave(self.client)
 
 
 class InferenceGrpc:
@@ -161,6 +293,7 @@ class InferenceGrpc:
         """
         self._gateway, self._clients = gateway, clients
         self._limits = clients.limits.of(f'{PATH}/models')
+        self._reads = WeakValueDictionary[str, asyncio.Semaphore]()
         self._services = {service.name: service for service in gateway.services}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name='grpc', daemon=True)
@@ -175,11 +308,15 @@ class InferenceGrpc:
             raise OSError(f'gRPC cannot listen on {place}:{port}: {error}') from None
 
     async def _start(self) -> None:
-        self._server = grpc.aio.server(maximum_concurrent_rpcs=IN_FLIGHT, options=(
+        self._server = grpc.aio.server(options=(
             ('grpc.max_receive_message_length', self._limits.body),
             ('grpc.max_send_message_length', -1), ('grpc.max_metadata_size', MAX_HEADERS),
             ('grpc.absolute_max_metadata_size', MAX_HEADERS),
-            ('grpc.max_concurrent_streams', self._clients.limits.in_flight),
+            ('grpc.max_concurrent_streams', min(STREAMS, self._clients.limits.in_flight)),
+            # as many as there may be: of more it would refuse anybody's
+            *((f'grpc.server.max_pending_requests{kind}', LIMITS.total * STREAMS)
+              for kind in ('', '_hard_limit')),
+            ('grpc.http2.bdp_probe', 0),  # else it lets 4 MB come that nobody reads yet
             ('grpc.keepalive_time_ms', 20_000), ('grpc.keepalive_timeout_ms', 20_000),
             # a small message may be gigabytes once it is decompressed
             ('grpc.compression_enabled_algorithms_bitset', 1), ('grpc.so_reuseport', 0)))
@@ -212,42 +349,30 @@ class InferenceGrpc:
                  ) -> Callable[[Any, Any], Awaitable[bytes]]:
         """Return a call with the limits of clients around it."""
         async def run(_: Any, context: Any) -> bytes:
-            came = time.monotonic()
-            headers = dict(context.invocation_metadata() or ())
-            address, life = self._door.of(context.peer())
-            client, refused = self._clients.enter(address, str(headers.get('authorization', '')))
-            entered, held = refused is None, 0
-            if life:
-                life.begin()
+            came, one = time.monotonic(), _Call(self._clients, self._door, context)
             try:
-                if refused is None:
-                    body = await self._body(context)
-                    refused = self._clients.hold(client, len(body))
-                if refused is not None:
-                    self._clients.reject(refused.cause)
-                    raise _CallError(
-                        _OF_CLIENT.get(refused.status, grpc.StatusCode.RESOURCE_EXHAUSTED),
-                        refused.text, {'retry-after-ms': str(round(1e3 * refused.wait))}
-                        if refused.wait else {})
-                held = len(body)
-                return await call(body, came, client, context)
+                one.check()
+                body = await self._body(context, one.client)
+                one.hold(len(body))
+                answer = await call(body, came, one.client, context)
+                one.answers(len(answer))
+                return answer
             except ProtocolError as error:
                 await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except _CallError as error:
                 await _abort(context, error.status, str(error), error.more)
-            finally:
-                self._clients.hold(client, -held)
-                if life:
-                    life.end(self._loop.time())
-                if entered:
-                    self._clients.leave(client)
             raise AssertionError('an aborted call goes on')
         return run
 
-    async def _body(self, context: Any) -> bytes:
-        seconds = self._limits.seconds
+    async def _body(self, context: Any, client: str) -> bytes:
+        seconds, few = self._limits.seconds, self._reads.get(client) or asyncio.Semaphore(READS)
+        self._reads[client] = few  # as long as one waits
+
+        async def read() -> Any:
+            async with few:
+                return await context.read()
         try:
-            body = await asyncio.wait_for(context.read(), seconds)
+            body = await asyncio.wait_for(read(), seconds)
         except asyncio.TimeoutError:
             self._clients.reject('size')
             raise _CallError(grpc.StatusCode.DEADLINE_EXCEEDED,

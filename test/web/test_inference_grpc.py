@@ -4,10 +4,11 @@
 """Triton's client over gRPC against a site, and strange calls."""
 from __future__ import annotations
 
-from contextlib import contextmanager, ExitStack
+from contextlib import contextmanager, ExitStack, suppress
 import hashlib
 import os
 import socket
+import struct
 import threading
 import time
 from typing import Any
@@ -43,6 +44,7 @@ SPECS, KEY = SERVICES[0].inputs, 'k' * 32
 IMAGE, STATE = np.full((8, 8, 3), 3, np.uint8), np.zeros(4, np.float32)
 EXPECTED = emulated_answer(SERVICES[0], {'image': IMAGE, 'state': STATE})['actions']
 INFER = '/inference.GRPCInferenceService/ModelInfer'
+LIVE = '/inference.GRPCInferenceService/ServerLive'
 
 
 @contextmanager
@@ -218,6 +220,18 @@ def test_a_body_is_not_read_without_a_key(tmp_path):
         never.set()
 
 
+@pytest.mark.parametrize('size', [1, 3, 7, 1000])
+def test_where_calls_begin_is_found_in_whatever_parts_frames_come(size):
+    said = b'p' * 24 + b''.join(frame(kind, 0, 1, bytes([1]) * length) for kind, length in (
+        (4, 6), (1, 0), (0, 300), (1, 20), (1, 70_000), (6, 8), (1, 5), (0, 1)))
+    frames, found = inference_grpc.Frames(), []
+    for begin in range(0, len(said), size):
+        found += [begin + place for place in frames.calls(said[begin:begin + size])]
+    whole = inference_grpc.Frames().calls(said)
+    assert len(found) == len(whole) == 4 and whole == [39, 357, 386, 70412]
+    assert all(0 <= one - other <= 3 for one, other in zip(found, whole))
+
+
 @pytest.mark.parametrize('change, reason', [
     ({'state': {'shape': [5]}}, 'has shape'), ({'state': {'shape': [1 << 60]}}, 'has shape'),
     ({'state': {'shape': [1] * 17}}, 'has shape'), ({'state': {'shape': []}}, 'has shape'),
@@ -274,6 +288,94 @@ def test_a_port_that_is_taken_is_named(running):
         taken.listen()
         with pytest.raises(OSError, match='gRPC cannot listen on 127.0.0.1'):
             InferenceGrpc(running[0], '127.0.0.1', taken.getsockname()[1], running[2])
+
+
+def frame(kind, flags, stream, data=b''):
+    return len(data).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + data
+
+
+def many_calls(held, address, count, key='', window=65535, body=(1, bytes(5))):
+    """Ask for whether a site lives, so often on one connection, and read no answer."""
+    made = held.enter_context(socket.create_connection(address.split(':')))
+    said = b''.join(b'\0' + b''.join(bytes([len(text)]) + text for text in pair) for pair in (
+        (b':method', b'POST'), (b':scheme', b'http'), (b':authority', b'a'), (b'te', b'trailers'),
+        (b':path', LIVE.encode()), (b'content-type', b'application/grpc'),
+        *[(b'authorization', b'Bearer ' + key.encode())] * bool(key)))
+    calls = (frame(1, 4, number, said) + frame(0, body[0], number, body[1])
+             for number in range(1, 2 * count, 2))
+    with suppress(ConnectionError):  # cut already
+        made.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(
+            4, 0, 0, struct.pack('>HI', 4, window)) + b''.join(calls))
+    return made
+
+
+def wait_until(done):
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+KEYS = ApiKeys({hashlib.sha256(key.encode()).digest(): key[0] for key in (KEY, 'm' * 32)})
+
+
+def test_answers_that_nobody_takes_count_as_their_clients_until_it_is_cut(monkeypatch):
+    monkeypatch.setattr(inference_grpc, 'LIMITS', ConnectionLimits(
+        head=300.0, idle=300.0, stalled=1.0))
+    with site(KEYS, rate=1e4) as (_, address, clients), ExitStack() as held, \
+            grpc.insecure_channel(address) as channel:
+        deaf = [many_calls(held, address, 100, 'm' * 32, window=0) for _ in range(12)]
+        wait_until(lambda: clients.rejected.get('in_flight'))
+        for _ in range(100):
+            assert channel.unary_unary(LIVE)(b'', timeout=60, metadata=[
+                ('authorization', f'Bearer {KEY}')])
+        deaf[0].settimeout(60)
+        while deaf[0].recv(1 << 16):
+            pass
+        wait_until(lambda: not clients._in_flight)
+
+
+def test_few_messages_of_a_client_are_read_at_once():
+    begun = b'\0' + (15 << 20).to_bytes(4) + bytes(4000)
+    with site(KEYS, rate=1e4) as (_, address, _), ExitStack() as held:
+        made, data, found = many_calls(held, address, 12, KEY, body=(0, begun)), b'', set()
+        end = time.monotonic() + 60
+        while len(found) < inference_grpc.READS or time.monotonic() < end:
+            made.settimeout(60 if len(found) < inference_grpc.READS else 0.3)
+            try:
+                data += made.recv(1 << 16)
+            except TimeoutError:
+                break
+            while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3]):
+                size, stream = int.from_bytes(data[:3]), int.from_bytes(data[5:9])
+                if data[3] == 8 and stream and int.from_bytes(data[9:13]) > 1 << 20:
+                    found.add(stream)  # so much more may come
+                data = data[9 + size:]
+        assert len(found) == inference_grpc.READS
+
+
+def test_strangers_who_go_on_without_a_key_are_cut():
+    with site(KEYS, rate=20.0) as (_, address, clients), ExitStack() as held, \
+            grpc.insecure_channel(address) as channel:
+        for _ in range(20):
+            stranger = many_calls(held, address, 100)
+            assert channel.unary_unary(LIVE)(b'', timeout=60, metadata=[
+                ('authorization', f'Bearer {KEY}')])
+        stranger.settimeout(60)
+        with suppress(ConnectionError):
+            while stranger.recv(1 << 16):
+                pass
+        assert clients.rejected['no_key'] > 80
+
+
+def test_what_a_stranger_leaves_unread_harms_no_connection_that_follows(caplog):
+    pings = frame(6, 0, 0, bytes(8)) * 200_000
+    with site(KEYS) as (_, address, _):
+        for _ in range(8):
+            with ExitStack() as held, suppress(ConnectionError):
+                many_calls(held, address, 0).sendall(pings)
+            assert problem(address, message(), timeout=20)[0] is grpc.StatusCode.UNAUTHENTICATED
+    assert not [record for record in caplog.records if record.name == 'asyncio']
 
 
 def test_idle_connections_of_strangers_keep_nobody_out(monkeypatch):
