@@ -76,7 +76,7 @@ def called(out: Output, service: str, kind: str, fields: Mapping[str, Any],
             'seconds': args.seconds})))
     with out.status('asking'):
         try:
-            answer = node_request(command, 2 * args.seconds)
+            answer = node_request(command, 2 * args.seconds, warn=out.warn)
         except NodeRequestError as error:
             raise CommandError('; '.join(filter(None, (str(error), error.fix)))) from None
     if 'failed' in answer:

@@ -35,22 +35,27 @@ class NodeRequestError(RuntimeError):
 
 
 def node_request(command: Command, seconds: float,
-                 share: Callable[[], float] = share_of_core) -> Mapping[str, Any]:
+                 share: Callable[[], float] = share_of_core, *,
+                 warn: Callable[[str], None] = lambda text: None) -> Mapping[str, Any]:
     """
     Run a process and return the JSON object of the last line that it prints.
 
     :param seconds: what it may take in addition to `STARTING`, as `Patience` counts them.
     :param share: the part of a core that a process of this machine gets.
+    :param warn: hears once what the process waits for, if it prints ``{"waiting": text}``.
     :raises NodeRequestError: if none comes.
     """
     patience, begun, watch = Patience(STARTING + seconds, share=share), time.monotonic(), \
         command.watch()
+    waits = ''
     with TemporaryFile('w+') as said, TemporaryFile('w+') as errors:
         process = subprocess.Popen(
             command.line(), env=command.variables(), stdin=subprocess.DEVNULL, stdout=said,
             stderr=errors, start_new_session=True)
         try:
             while (status := process.poll()) is None:
+                if not waits and (waits := _waiting(said)):
+                    warn(waits)
                 if patience.over:
                     raise _late(time.monotonic() - begun, share())
                 time.sleep(_POLL)
@@ -78,6 +83,13 @@ def _late(seconds: float, share: float) -> NodeRequestError:
         f'the node that asks hangs: it has run for {seconds:.0f} s on a machine with time for it',
         'end the nodes of this machine and start them again; intradp doctor looks at their shared '
         'memory')
+
+
+def _waiting(file: IO[str]) -> str:
+    """Return what a process that runs says it waits for; where it writes stays as it is."""
+    lines = os.pread(file.fileno(), 1 << 16, 0).decode(errors='replace').split('\n')[:-1]
+    return next((str(json.loads(line)['waiting']) for line in lines
+                 if line.startswith('{"waiting": ')), '')
 
 
 def _last_line(file: IO[str]) -> str:

@@ -22,13 +22,10 @@ def result_file(text: str) -> Path:
     if path.is_symlink() and os.path.islink(os.path.realpath(path)):
         raise argparse.ArgumentTypeError(f'{text!r} is a link that leads to itself')
     if path.exists():
-        if not os.access(path, os.W_OK):
-            raise argparse.ArgumentTypeError(f'{text!r} cannot be written')
-        if stat.S_ISCHR(path.stat().st_mode):
-            _try_device(path)
-            return path
+        if not stat.S_ISFIFO(path.stat().st_mode):  # a pipe waits for who reads it
+            _try(path)
         if not path.is_file():
-            return path  # a pipe, say
+            return path
     result_folder(str(path.resolve().parent))
     return path
 
@@ -42,8 +39,8 @@ def result_folder(text: str) -> Path:
     return Path(text)
 
 
-def _try_device(path: Path) -> None:
-    """Raise ArgumentTypeError if a device takes nothing, as /dev/full does."""
+def _try(path: Path) -> None:
+    """Raise ArgumentTypeError if a file cannot be written, or takes nothing, as /dev/full does."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
         try:

@@ -159,9 +159,11 @@ def _from_factory(args: argparse.Namespace) -> Subject:
 def _from_archive(args: argparse.Namespace) -> Subject:
     path = Path(args.model)
     if not path.is_file():
+        found = 'it is a folder' if path.is_dir() else 'it is no regular file' if path.exists() \
+            else 'there is no such file'
         raise CommandError(
-            f'{args.model!r} names no model: there is no such file; give package.module:factory, '
-            'or the path of an archive')
+            f'{args.model!r} names no model: {found}; give package.module:factory, or the path '
+            'of an archive')
     try:
         graph = load_graph(path)
         shared = share_graph(graph, args.axis)

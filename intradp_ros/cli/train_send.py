@@ -115,6 +115,8 @@ def _follow(process: subprocess.Popen[str], step: Callable[[str], None], out: Ou
         last = json.loads(line)
         if 'sent' in last:
             step(f'goal sent to {plain(last["sent"])}')
+        elif 'waiting' in last:
+            out.warn(last['waiting'])
         elif 'lost' in last:
             step(f'{plain(last["lost"])}: looking for a node that goes on')
         elif 'feedback' in last:

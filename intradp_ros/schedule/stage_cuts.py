@@ -53,8 +53,12 @@ def plan_of_cuts(digest: str, source: str, cuts: Sequence[StageCut], costs: Sequ
     """
     Return the plan of some stages; `costs` are the operators' seconds at speed 1.
 
-    :raises PlanError: if a stage would be empty, cuts do not ascend, or a device has no speed.
+    :raises PlanError: if a stage would be empty, cuts do not ascend or leave operators, or a
+        device has no speed.
     """
+    if cuts[-1].stop not in (None, len(costs)):
+        raise PlanError(f'the last stage ends with the last operator, before @{len(costs)}, not '
+                        f'@{cuts[-1].stop}: leave that out')
     samples = lcm(*(sum(m.samples for m in cut.members) for cut in cuts))
     borders = _borders(cuts, costs, [_speed(cut, speeds) for cut in cuts])
     stages = []

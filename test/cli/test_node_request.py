@@ -24,6 +24,15 @@ def test_the_last_line_is_the_answer() -> None:
     assert asked('print("a library prints"); print(\'{"nodes": []}\')') == {'nodes': []}
 
 
+def test_what_a_node_waits_for_is_said_before_the_answer() -> None:
+    said = list[str]()
+    answer = node_request(Command('probe', [sys.executable, '-I', '-c', (
+        'import time; print("a library prints")\nprint(\'{"waiting": "x: no node\', end=""); '
+        'print(\' so far"}\', flush=True); time.sleep(1.5); print(\'{"ok": true}\')')]),
+        0.0, lambda: 1.0, warn=said.append)
+    assert said == ['x: no node so far'] and answer == {'ok': True}
+
+
 @pytest.mark.parametrize(('code', 'says', 'fix'), [
     ('import rclpy_that_is_not_there', "a node cannot start: ModuleNotFoundError: No module named "
      "'rclpy_that_is_not_there'", 'source the setup file'),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intradp_ros.nodes.common.unused_overrides import check_parameter_files, unused_overrides
+from intradp_ros.nodes.common.unused_overrides import check_arguments, unused_overrides
 
 DECLARED = {'model', 'mode', 'voxels.size_m'}
 NODE = '/robot_1/inference_node'
@@ -58,8 +58,36 @@ def test_a_parameter_that_stands_twice_is_refused(text: str, tmp_path: Path) -> 
     file = tmp_path / 'robot.yaml'
     file.write_text(text)
     with pytest.raises(ValueError, match=f'{file}: line [13]: a key stands twice: '):
-        check_parameter_files(['node', '--ros-args', '--params-file', str(file)])
-    for fine in ('a: {ros__parameters: {x: 1}}\nb: {ros__parameters: {x: 1}}', '[', '', '&a [*a]'):
+        check_arguments(['node', '--ros-args', '--params-file', str(file)])
+    for fine in ('a: {ros__parameters: {x: 1}}\nb: {ros__parameters: {x: [1, 2]}}', ''):
         file.write_text(fine)
-        check_parameter_files(['node', '--ros-args', '--params-file', str(file)])
-    check_parameter_files(['node', '--params-file', str(tmp_path / 'none.yaml')])
+        check_arguments(['node', '--ros-args', '--params-file', str(file)])
+
+
+@pytest.mark.parametrize(('text', 'says'), [
+    ('a: {ros__parameters: {x: [[b]]}}', 'line 1: x has no value that'),  # ROS would take b
+    ('a: {ros__parameters: {x: [{y: 1}]}}', 'line 1: x has no value that'),  # and x.y
+    ('a:\n  ros__parameters:\n    x: ~', 'line 3: x has no value that'),
+    ('a:\n  ros__parameters:', 'line 2: write NODE:, below it ros__parameters:'),
+    ('a: {x: 1}', 'line 1: write NODE:'), ('- 1', 'line 1: write NODE:'), ('[', 'no YAML: '),
+    ('a: {ros__parameters: {x: &b 1, y: *b}}', r'line 1: ROS reads no \*b'),
+    ('&a [*a]', r'line 1: ROS reads no \*a'), ('a: 1\n---\nb: 1', 'no YAML: ')])
+def test_a_file_that_ros_misreads_is_refused_by_line(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / 'robot.yaml'
+    file.write_text(text)
+    with pytest.raises(ValueError, match=f'^{file}: {says}'):
+        check_arguments(['node', '--ros-args', '--params-file', str(file)])
+
+
+@pytest.mark.parametrize(('words', 'says'), [
+    (['--junk'], 'unknown argument --junk: '), (['-p', 'x:=1'], 'unknown argument -p: '),
+    (['--ros-args', '-p', 'x:=1', '--', 'y'], 'unknown argument y: '),
+    (['--ros-args', '-p', 'x'], '-p x: write -p NAME:=VALUE'),
+    (['--ros-args', '--remap', 'x'], '--remap x: write --remap NAME:=VALUE'),
+    (['--ros-args', '--params-file', 'no.yaml'], 'no.yaml: No such file'),
+    (['--ros-args', '--params-file', '/'], '/: is a folder')])
+def test_words_that_nobody_takes_are_refused(words: list[str], says: str) -> None:
+    check_arguments([])
+    check_arguments(['node', '--ros-args', '-p', 'x:=1', '--', '--ros-args', '-r', 'a:=b'])
+    with pytest.raises(ValueError, match=f'^{says}'):
+        check_arguments(['node', *words])

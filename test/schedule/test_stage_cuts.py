@@ -38,7 +38,9 @@ def test_shares_of_samples_are_made_equal_and_a_stage_is_as_fast_as_its_slowest(
 
 @pytest.mark.parametrize('text, message', [
     ('a,,b', 'is not a stage'), ('a@x', 'is not a stage'), ('a*0+b', 'takes no samples'),
-    ('a@4,b@4,c', 'empty'), ('a@40,b', 'empty'), ('a,z', "'z' is not in the fleet")])
+    ('a@4,b@4,c', 'empty'),
+    ('a@5', 'before @12, not @5: leave'), ('a,b@999', 'not @999'), ('a@40,b', 'empty'),
+    ('a,z', "'z' is not in the fleet")])
 def test_stages_that_cannot_be_are_refused(text: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         made(text)

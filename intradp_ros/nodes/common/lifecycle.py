@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+import re
 import sys
 import time
 import traceback
@@ -36,7 +37,7 @@ from intradp_ros.nodes.common.parameters import declare, naming, Parameter, read
 from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
 from intradp_ros.nodes.common.qos_mismatch import of_listeners
 from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
-from intradp_ros.nodes.common.unused_overrides import check_parameter_files, unused_overrides
+from intradp_ros.nodes.common.unused_overrides import check_arguments, unused_overrides
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
 
@@ -245,7 +246,7 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
     prepare()
     with listening_for_profile() as listening:
         try:
-            check_parameter_files(sys.argv if args is None else args)
+            check_arguments(sys.argv if args is None else args)
             rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
         except (RuntimeError, ValueError) as error:  # arguments, or a file that cannot be read
             raise _cannot_start(error) from None
@@ -264,7 +265,10 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
 
 
 def _cannot_start(error: Exception | str) -> SystemExit:
-    rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {" ".join(str(error).split())}')
+    text = re.sub(r'failed to initialize rcl: |, at /\S+:\d+', '', ' '.join(str(error).split()))
+    if type(error).__name__ == 'UnknownROSArgsError':
+        text = f'unknown ROS arguments: {text}'
+    rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {text}')
     return SystemExit(1)
 
 

@@ -36,7 +36,9 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     try:
-        caller = SealedCaller(node, executor, getattr(srv, asked['kind']), asked['service'], key)
+        caller = SealedCaller(
+            node, executor, getattr(srv, asked['kind']), asked['service'], key,
+            lambda text: print(json.dumps({'waiting': text}), flush=True))
         answer = caller.call(request, asked['seconds'])
         return {name: getattr(answer, name) for name in _fields(answer)}
     finally:

@@ -4,6 +4,7 @@
 """A client of a service whose requests and answers are sealed where there is a key."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 import math
 import time
@@ -16,7 +17,8 @@ from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.nodes.common.call_seals import check_answer, question_of, seal_request, SealError
 from intradp_ros.nodes.common.checked_calls import CheckedCalls
 
-#: Seconds after which a question for a challenge is asked again; between two looks for the node.
+#: Seconds after which a question for a challenge is asked again, or `say` hears that no node
+#: serves the name so far; between two looks for the node.
 AGAIN, LOOK = 2.0, 0.1
 
 
@@ -24,10 +26,10 @@ class SealedCaller:
     """Calls the service `name`; `executor` is that of its node, and spins while a call waits."""
 
     def __init__(self, node: Node, executor: SingleThreadedExecutor, kind: Any, name: str,
-                 key: SharedKey | None) -> None:
+                 key: SharedKey | None, say: Callable[[str], None] | None = None) -> None:
         self._calls = CheckedCalls(node.create_client(kind, name))
         self._executor, self._kind, self._key = executor, kind, key
-        self._others = ''
+        self._others, self._say = '', say
 
     def call(self, request: Any, seconds: float) -> Any:
         """
@@ -59,8 +61,12 @@ class SealedCaller:
 
     def _answered(self, request: Any, end: float, again: float = math.inf) -> Any:
         """Return the answer to a request; None if none comes until `end`, or within `again`."""
-        client = self._calls.client
-        while not client.service_is_ready() and time.monotonic() < end:
+        client, begun = self._calls.client, time.monotonic()
+        while not client.service_is_ready() and (now := time.monotonic()) < end:
+            if self._say and now > begun + AGAIN:
+                self._say(f'{client.srv_name}: no node serves it so far: waiting for one, '
+                          f'{end - now:.0f} s more')
+                self._say = None
             self._executor.spin_once(timeout_sec=LOOK)
         future = self._calls.call(request, lambda answer: self._is_ours(answer, request))
         self._executor.spin_until_future_complete(

@@ -1,11 +1,10 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parameters that a node is started with and does not take: names that nobody declared."""
+"""What a node is started with and does not take: words and files of ROS, undeclared names."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 import re
@@ -14,7 +13,7 @@ from typing import Any
 import yaml
 
 from intradp_ros.core.json_text import read_text
-from intradp_ros.core.yaml_text import check_keys, parse_yaml
+from intradp_ros.core.yaml_text import parse_yaml
 
 #: Declared by rclpy for every node, and for topics whose QoS may be overridden.
 _OTHERS = re.compile(r'use_sim_time|start_type_description_service|qos_overrides\..*')
@@ -38,16 +37,48 @@ def unused_overrides(arguments: Sequence[str], node: str, declared: Collection[s
             yield from _unused_of_file(Path(value), node, declared)
 
 
-def check_parameter_files(arguments: Sequence[str]) -> None:
-    """Raise ValueError, with file and line, if a key stands twice: ROS takes the last value."""
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ValueError, with word or file and line, for what ROS refuses darkly, or misreads."""
+    ours = False
+    for word in arguments[1:]:
+        if not ours and word != '--ros-args':
+            raise ValueError(f'unknown argument {word}: parameters follow --ros-args, as in '
+                             '--ros-args -p NAME:=VALUE')
+        ours = word != '--'
     for word, value in _options(arguments):
+        if word in ('-p', '--param', '-r', '--remap') and ':=' not in value:
+            raise ValueError(f'{word} {value}: write {word} NAME:=VALUE')
         if word == '--params-file':
-            with suppress(OSError, yaml.YAMLError, RecursionError):  # the middleware says so
-                text = Path(value).read_text()
-                try:
-                    check_keys(yaml.compose(text, yaml.SafeLoader))
-                except ValueError as error:
-                    raise ValueError(f'{value}: {error}') from None
+            try:
+                _check_file(read_text(Path(value)))
+            except OSError as error:
+                raise ValueError(f'{value}: {error.strerror}') from None
+            except ValueError as error:
+                raise ValueError(f'{value}: {error}') from None
+
+
+def _check_file(text: str) -> None:
+    """Raise ValueError, with the line, unless ROS reads in a file what YAML says."""
+    parse_yaml(text)
+    for word in yaml.scan(text, yaml.SafeLoader):
+        if isinstance(word, yaml.AliasToken):
+            raise ValueError(f'line {word.start_mark.line + 1}: ROS reads no *{word.value}: '
+                             'write the value again')
+    waiting = [(yaml.compose(text, yaml.SafeLoader), '', False)]
+    while waiting:
+        node, name, inside = waiting.pop(0)
+        if isinstance(node, yaml.MappingNode):
+            waiting += [(value, str(key.value), inside or name == 'ros__parameters')
+                        for key, value in node.value]
+        elif node is not None and not inside:
+            raise ValueError(f'line {node.start_mark.line + 1}: write NODE:, below it '
+                             'ros__parameters:, and below that NAME: VALUE')
+        elif node is not None and any(
+                not isinstance(one, yaml.ScalarNode) or one.tag.endswith(':null') for one in
+                (node.value if isinstance(node, yaml.SequenceNode) else [node])):
+            raise ValueError(
+                f'line {node.start_mark.line + 1}: {name} has no value that a parameter can have: '
+                'write a number, a text, true or false, or a list of one kind of them')
 
 
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

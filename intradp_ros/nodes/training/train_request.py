@@ -4,8 +4,9 @@
 """
 Sends a goal to train to nodes, follows it to its end: ``python -m ... '{"nodes": [...], ...}'``.
 
-Prints a JSON object a line: `{"sent": node}`, `{"feedback": {...}}`, `{"lost": why}`, and at last
-`{"result": {...}, "node": node}` or `{"failed": why}`.  SIGINT cancels the goal.
+Prints a JSON object a line: `{"sent": node}`, `{"feedback": {...}}`, `{"lost": why}`,
+`{"waiting": why}`, and at last `{"result": {...}, "node": node}` or `{"failed": why}`.  SIGINT
+cancels the goal.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.nodes.common.call_seals import check_answer, seal_request
 from intradp_ros.nodes.common.goal_client import GoalClient, SentGoal
 from intradp_ros.nodes.common.key_parameter import open_key
-from intradp_ros.nodes.common.sealed_caller import SealedCaller
+from intradp_ros.nodes.common.sealed_caller import AGAIN, SealedCaller
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.srv import ControlTraining
 
@@ -108,7 +109,7 @@ def _followed(asked: Mapping[str, Any], say: Say, cancelled: threading.Event,
               clients: Mapping[str, _Trainer], executor: SingleThreadedExecutor,
               ) -> dict[str, Any]:
     begun, lost, unsealed = time.monotonic(), '', ''
-    resume = bool(asked['resume'])
+    resume, told = bool(asked['resume']), False
     end, refusals = begun + asked['seconds'], dict[str, dict[str, Any]]()
     while True:
         for name, client in clients.items():
@@ -132,6 +133,11 @@ def _followed(asked: Mapping[str, Any], say: Say, cancelled: threading.Event,
             else:
                 resume = resume or result.rounds > 0
                 refusals.setdefault(name, {'result': _plain(result), 'node': name})
+        if not (told or refusals or lost or unsealed) and time.monotonic() > begun + AGAIN:
+            told = True
+            say({'waiting': 'no node serves '
+                 + ' or '.join(each.goals.name for each in clients.values())
+                 + f' so far: waiting for one, {end - time.monotonic():.0f} s more'})
         late = time.monotonic() > end or cancelled.is_set()
         if refusals and (late or not lost) and (late or len(refusals) == len(clients)):
             return next(iter(refusals.values()))
