@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 import queue
+import re
 import time
 
 from fleets import cell, fleet, images, planner, QUICK, SHORT, TIMEOUT
@@ -15,11 +16,13 @@ from small_models import seeded, UNet
 import torch
 
 from intradp_lab.fleet.local_fleet import LocalFleet
+from intradp_ros.cluster.coordinator import CoordinatorTimes
 from intradp_ros.cluster.fleet_messages import Heartbeat
+from intradp_ros.cluster.membership import MemberTimes
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.runtime.member.fleet_control import to_control
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
-from intradp_ros.runtime.member.planner import PlannerOf
+from intradp_ros.runtime.member.planner import Planner, PlannerOf
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.transport.memory_network import MemoryNetwork
 from intradp_ros.schedule.stage_plan import StagePlan
@@ -265,6 +268,37 @@ def test_the_first_plan_waits_for_who_was_not_heard_not_for_who_is_gone(silent: 
     seen = [planned.get() for _ in range(planned.qsize())]
     assert time.monotonic() - begin < TIMEOUT / 4
     assert set(seen) == ({frozenset('a')} if silent == 'b' else set())
+    coordinator.close()
+    network.close()
+
+
+def test_that_there_is_no_plan_is_said_once_and_not_before_devices_had_time(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the figures of the reason change each time."""
+    monkeypatch.setattr('intradp_ros.runtime.member.fleet_coordinator.PATIENCE', 1.0)
+
+    class TooLarge(Planner):
+        format, devices, count = '', ('a', 'b'), 0  # noqa: A003
+
+        def plan(self, alive: frozenset[str], now: float) -> None:
+            self.count += 1
+            self.why = f'a is {self.count} MB short'
+
+    network, said = MemoryNetwork(cell()), list[tuple[float, str]]()
+    began, planner = time.monotonic(), TooLarge()
+    coordinator = FleetCoordinator(
+        network.join('coordinator'), planner, lambda text: said.append((time.monotonic(), text)),
+        times=CoordinatorTimes(MemberTimes(0.02, 60.0, 120.0, 0.02), rest=0.05))
+    coordinator.invite('a')
+    number = 0
+    while planner.count < 4 or time.monotonic() - began < 1.5:
+        number += 1
+        network.channel('a').send('coordinator', to_control(Heartbeat('a', 1, number)))
+        time.sleep(QUICK.members.heartbeat / 2)
+    problems = [(at, text) for at, text in said if text.startswith('no plan')]
+    assert len(problems) == 1 and problems[0][0] - began >= 1.0
+    assert re.fullmatch(r'no plan: a is \d+ MB short; b did not come', problems[0][1])
+    assert coordinator.trouble() and coordinator.trouble()[0].startswith('no plan: a is ')
     coordinator.close()
     network.close()
 

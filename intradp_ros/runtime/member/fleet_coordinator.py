@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 import threading
 import time
+from typing import Any
 
 from intradp_ros.cluster.coordinator import (
     Action,
@@ -44,6 +45,8 @@ from intradp_ros.wire.sanitise import quoted
 Log = Callable[[str], None]
 #: Seconds between two looks whether another plan should be in use.
 LOOK = 1.0
+#: Seconds from its start before which it is not said that there is no plan for those that came.
+PATIENCE = 30.0
 #: Devices that are taken into the list of a fleet; more come only of strangers.
 MAX_DEVICES = 64
 
@@ -70,7 +73,7 @@ class FleetCoordinator:
         self._state = Coordinator(Election(channel.name, priority, self._beats.incarnation),
                                   candidates or {})
         self._devices: dict[str, bool] = {}  # whether they were named, or only heard
-        self._problem = ''
+        self._problem: tuple[str, Any] = '', ''  # and what it was said of
         self._began = self._looked = time.monotonic()
         self._terms = TermLimit(self._began)
         self._lock = threading.RLock()
@@ -128,7 +131,7 @@ class FleetCoordinator:
         """Return why devices are left out, or there is no plan: one text for each cause."""
         refused = tuple(f'{name} refuses: {why}' for name, why in sorted(self.refusals.items()))
         conflicts = tuple(text for _, text in sorted(self.channel.conflicts().items()))
-        return refused + conflicts + ((self._problem,) if self._problem else ())
+        return refused + conflicts + tuple(filter(None, self._problem[:1]))
 
     @property
     def leads(self) -> bool:
@@ -261,15 +264,20 @@ class FleetCoordinator:
         """Make a plan, on a thread of its own: it may take seconds."""
         alive = wanted.alive.intersection(self._devices)
         named = {name for name, one in self._devices.items() if one}
-        missing = named - wanted.alive - self._state.refusals.keys() \
-            - self._state.membership.of(Liveness.GONE)
-        waits = self.plan is None and bool(missing) \
-            and time.monotonic() - self._began < self.gathering
-        if waits:
+        there = wanted.alive | self._state.refusals.keys() \
+            | self._state.membership.of(Liveness.GONE)
+        missing, waited = named - there, time.monotonic() - self._began
+        if self.plan is None and missing and waited < self.gathering:
             return
         found = self.planner.plan(alive, time.monotonic())
-        self._say_problem('' if found or self.planner.rests else 'no plan: there is none for '
-                          + ', '.join(sorted(alive)) if alive else 'no plan: no device is there')
+        awaited = sorted(missing | {*self.planner.devices} - there)
+        if found or self.planner.rests:
+            self._say_problem('')
+        elif not awaited or waited >= PATIENCE:
+            why = self.planner.why or f'there is none for {", ".join(sorted(alive))}'
+            reasons = [why, *(f'{name} did not come' for name in awaited)]
+            self._say_problem('no plan: ' + ('; '.join(reasons) if alive else
+                                             'no device is there'), alive)
         if found:
             self.propose(found.plan, found.boundary)
 
@@ -282,12 +290,12 @@ class FleetCoordinator:
     def _failed(self, error: Exception) -> None:
         self._say_problem(f'no plan: {type(error).__name__}: {quoted(error)}')
 
-    def _say_problem(self, problem: str) -> None:
-        """Keep why there is no plan, and log it once."""
-        if problem and problem != self._problem:
+    def _say_problem(self, problem: str, of: Any = None) -> None:
+        """Keep why there is no plan, and log it once, `of` the same devices: figures change."""
+        before, self._problem = self._problem, (problem, problem and (of or problem))
+        if problem and self._problem[1] != before[1]:
             self.log(problem)
-        changed, self._problem = problem != self._problem, problem
-        if changed:
+        if problem != before[0]:
             self._changed()
 
 

@@ -4,7 +4,7 @@
 """What makes the plans of one format for a coordinator: the interface to the systems."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +34,10 @@ class Planner(Protocol):
     format: str  # noqa: A003
     #: Whether there is nothing to do, so that no plan is not an error.
     rests: bool = False
+    #: Why there was no plan the last time; '' where nothing is known but that there is none.
+    why: str = ''
+    #: The devices that it could plan for: that there is no plan is not said before they had time.
+    devices: Collection[str] = ()
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         """

@@ -37,14 +37,16 @@ class LanguagePlanner(Planner):
     def __init__(self, costs: LanguageCosts, head: str, log: Callable[[str], None],
                  make: MakePlan = plan_language) -> None:
         self.costs, self.head, self._log, self._make = costs, head, log, make
+        self.devices = costs.topology.names
         self._view = FleetView(costs.topology)
         self._last: SegmentPlan | None = None
         self._alive: frozenset[str] = frozenset()
         self._looked = 0.0
+        self._told = False  # that nothing fits any more
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         """Return the plan for the devices that are there; None if the model does not fit."""
-        self._last, self._alive = None, alive
+        self._last, self._alive, self._told = None, alive, False
         found = self._planned(now)
         if found is None:
             return None
@@ -66,6 +68,9 @@ class LanguagePlanner(Planner):
             return None
         self._looked = now
         found = self._planned(now)
+        if found is None and not self._told:
+            self._log(f'{self.why}; the plan in use stays')
+        self._told = found is None
         if found is None or replace(found.plan, exact=last.exact) == replace(
                 last, cache='', keeps=False):
             return None
@@ -97,11 +102,12 @@ class LanguagePlanner(Planner):
 
     def _planned(self, now: float) -> Planned | None:
         if self.head not in self._alive:
+            self.why = f'the head {self.head} is not there'
             return None
         try:
             return self._make(self._costs(now), self.head, self._alive)
         except NoPlanError as error:
-            self._log(str(error))
+            self.why = str(error)
             return None
 
     def _proposal(self, plan: SegmentPlan) -> Proposal:
