@@ -154,7 +154,7 @@ def generation_of(given: Any, what: object = 'generation_config.json') -> dict[s
     plain = {key: value for key, value in given.to_dict().items() if value is not None}
     ends = plain.get('eos_token_id')
     found: dict[str, Any] = {'eos_token_id': [] if ends is None else
-                             list(ends) if isinstance(ends, Sequence) else [ends]}
+                             list(ends) if isinstance(ends, list | tuple) else [ends]}
     for key, neutral in GENERATION.items():
         if key in plain and plain[key] != neutral:
             found[key] = plain[key]
