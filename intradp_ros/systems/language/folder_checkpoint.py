@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 import json
 from pathlib import Path
+import re
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ GENERATION_CONFIG = 'generation_config.json'
 #: Files that make a tokenizer: of text, and of bytes; those of which one must be there.
 TOKENIZER_TEXTS = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json',
                    'added_tokens.json', 'chat_template.jinja', 'vocab.json', 'merges.txt')
+#: Chat templates with names, such as ``tool_use``: the default one is in a file of its own.
+NAMED_TEMPLATE = re.compile(r'additional_chat_templates/[\w-]{1,64}\.jinja', re.ASCII)
 TOKENIZER_BYTES = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model')
 _VOCABULARIES = ('tokenizer.json', 'vocab.json', *TOKENIZER_BYTES)
 #: What stands before the text of a file of bytes.
@@ -247,14 +250,18 @@ def _tokenizer_files(folder: Path, raw: Mapping[str, Any]) -> dict[str, str] | N
                                    'tokenizer: download it, too')
         return None
     found = {}
-    for name in (*TOKENIZER_TEXTS, *TOKENIZER_BYTES):
+    templates = [f'{path.parent.name}/{path.name}' for path in sorted(
+        folder.glob('additional_chat_templates/*.jinja'))]
+    for name in (*TOKENIZER_TEXTS, *TOKENIZER_BYTES, *templates):
         path = folder / name
+        if name in templates and not NAMED_TEMPLATE.fullmatch(name):
+            raise ImportModelError(f'{path}: a template has a name of letters, digits, _ and -')
         if path.exists():
             check_pointer(path)
             if path.stat().st_size > MAX_FILE:
                 raise ImportModelError(f'{path} is larger than {MAX_FILE} bytes')
-            found[name] = read_text(path, MAX_FILE) if name in TOKENIZER_TEXTS else \
-                BASE64 + base64.b64encode(path.read_bytes()).decode()
+            found[name] = BASE64 + base64.b64encode(path.read_bytes()).decode() \
+                if name in TOKENIZER_BYTES else read_text(path, MAX_FILE)
     # by which the library chooses a class
     found[CONFIG] = json.dumps({key: raw[key] for key in ('model_type', 'tokenizer_class')
                                 if isinstance(raw.get(key), str)})

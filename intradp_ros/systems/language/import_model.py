@@ -31,6 +31,7 @@ from intradp_ros.systems.language.families import check_family, library
 from intradp_ros.systems.language.folder_checkpoint import (
     BASE64,
     folder_checkpoint,
+    NAMED_TEMPLATE,
     TOKENIZER_BYTES,
     TOKENIZER_TEXTS,
 )
@@ -181,8 +182,9 @@ def load_tokenizer(data: torch.Tensor) -> Any:
 
 def _tokenizer(files: Mapping[str, str]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        for name in _TOKENIZER_FILES:
-            if isinstance(text := files.get(name), str):
+        for name, text in files.items():
+            if isinstance(text, str) and (name in _TOKENIZER_FILES
+                                          or NAMED_TEMPLATE.fullmatch(name)):
                 with replacing(Path(folder) / name) as part:
                     part.write_bytes(base64.b64decode(text.removeprefix(BASE64))
                                      if text.startswith(BASE64) else text.encode())

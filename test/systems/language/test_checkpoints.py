@@ -244,7 +244,10 @@ def test_a_gguf_file_that_lacks_something_is_refused(tmp_path: Path, store: Blob
 
 def test_a_tokenizer_of_a_folder_is_that_of_the_library(tmp_path: Path, store: BlobStore) -> None:
     folder = save_tiny_model(tmp_path / 'model')
+    (folder / 'additional_chat_templates').mkdir()  # as save_pretrained writes those with names
+    (folder / 'additional_chat_templates' / 'tool_use.jinja').write_text('{{ tools }}')
     wanted = library().AutoTokenizer.from_pretrained(folder)
+    assert wanted.chat_template.keys() == {'default', 'tool_use'}
     manifest = import_model(folder, store.put)
     assert manifest.tokenizer
     found = load_tokenizer(store.load(manifest.tokenizer.digest))

@@ -117,8 +117,8 @@ def test_what_is_not_done_is_refused_by_name(folder: Path, tmp_path: Path, named
 
 
 @pytest.mark.parametrize('named, value', [
-    ("eos_token_id: '</s>'", '</s>'), ('eos_token_id', [1, 'a']), ('temperature', -1), ('top_p', 1.5),
-    ('top_k', -1), ('repetition_penalty', 0), ('suppress_tokens', [1 << 40]),
+    ("eos_token_id: '</s>'", '</s>'), ('eos_token_id', [1, 'a']), ('temperature', -1),
+    ('top_p', 1.5), ('top_k', -1), ('repetition_penalty', 0), ('suppress_tokens', [1 << 40]),
     ('max_length', -1), ('min_new_tokens', 1.5)])
 def test_what_cannot_be_is_refused_with_the_name_of_its_file(folder: Path, tmp_path: Path,
                                                              named: str, value: Any) -> None:
