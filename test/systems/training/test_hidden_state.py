@@ -7,11 +7,14 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
+from datetime import date, datetime
 import itertools
 import os
 import random
 import sys
 import threading
+import time as calendar
+from time import time
 import types
 from typing import Any
 
@@ -336,6 +339,17 @@ def reseeded(data: Any, k: int) -> torch.Tensor:
     return noise(data, k)
 
 
+def hidden_clock(data: Any, k: int) -> torch.Tensor:
+    from time import monotonic
+    return data.x[k] * (monotonic() // 1e5)
+
+
+def timing(data: Any, k: int) -> torch.Tensor:
+    begun, found = time(), data.x[k]
+    assert -1.0 < time() - begun < 1e3 and isinstance(datetime.now(), datetime)
+    return found
+
+
 @pytest.mark.parametrize('dataset, reason', [
     (_Dataset(rarely(lambda: torch.rand(()))), 'draws by generators of the process'),
     (_Dataset(rarely(random.random)), 'draws by generators of the process'),
@@ -347,6 +361,13 @@ def reseeded(data: Any, k: int) -> torch.Tensor:
     (_Dataset(counting), 'data.dataset.calls changes with each time that samples are taken'),
     (_Dataset(logging), 'data.dataset.log changes with each time'),
     (_Dataset(lambda data, k: data.x[k].clone().requires_grad_() * 1), 'with a gradient'),
+    (_Dataset(lambda data, k: data.x[k] * (time() // 3600 % 24)), 'time.time at .*other samples'),
+    (_Dataset(lambda data, k: data.x[k] * (6 <= datetime.now().hour < 18)), 'datetime.now at'),
+    (_Dataset(lambda data, k: data.x[k] * (date.today().month < 7)), 'today at .*other samples'),
+    (_Dataset(lambda data, k: data.x[k] * calendar.localtime().tm_yday), 'localtime at .*other'),
+    (_Dataset(lambda data, k: data.x[k] * calendar.strftime('%H:%M').count('1')), 'strftime at'),
+    (_Dataset(hidden_clock), 'monotonic at .*import time, or datetime, on top of the module'),
+    (_Dataset(lambda data, k: data.x[k] * (time() // 1e4), keep=True), 'is first taken'),
 ])
 def test_data_that_are_not_the_same_on_all_devices_are_refused(dataset: Any,
                                                                reason: str) -> None:
@@ -356,14 +377,17 @@ def test_data_that_are_not_the_same_on_all_devices_are_refused(dataset: Any,
 
 @pytest.mark.parametrize('dataset', [_Dataset(own_noise, keep=True), _Dataset(own_noise),
                                      _Dataset(lambda data, k: data.x[k], keep=True),
-                                     _Dataset(reseeded)])
+                                     _Dataset(reseeded), _Dataset(timing)])
 def test_data_that_keep_what_they_would_make_again_are_trained_with(dataset: Any) -> None:
     tried(task_of(data=Items(dataset)))
 
 
-def test_samples_by_which_weights_are_judged_do_not_draw() -> None:
+def test_samples_by_which_weights_are_judged_neither_draw_nor_go_by_time() -> None:
     check = Items(_Dataset(rarely(random.random)))
     with pytest.raises(TaskError, match='check.take draws by generators of the process'):
+        tried(task_of(check=check, validate_every=2))
+    check = Items(_Dataset(lambda data, k: data.x[k] * (time() // 3600 % 24)))
+    with pytest.raises(TaskError, match='check.take reads a clock, time.time'):
         tried(task_of(check=check, validate_every=2))
 
 

@@ -19,7 +19,13 @@ from intradp_ros.systems.training.base.items import Items
 from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
-from intradp_ros.systems.training.layers.task_facts import apart, DATA, task_facts
+from intradp_ros.systems.training.layers.task_facts import (
+    apart,
+    DATA,
+    MOST_TEXT,
+    sample_facts,
+    task_facts,
+)
 from intradp_ros.systems.training.run.worker_process import ProcessLink
 from intradp_ros.systems.training.run.worker_settings import Settings
 
@@ -51,6 +57,12 @@ def nothing():
 
 def facts(task: TrainingTask, graph: LayerGraph | None = None) -> dict[str, str]:
     return task_facts(task, graph or capture(task))
+
+
+def test_facts_of_many_tensors_are_no_longer_than_what_devices_believe() -> None:
+    parts = tuple(-torch.rand(64, 3).double() * 1e-100 for _ in range(9))
+    task = replace(make_task(), data=TensorData(parts, torch.zeros(64)))
+    assert 800 < len(sample_facts(task)) <= MOST_TEXT
 
 
 def doubled(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from training_fleet import difference, fixed, Slow, small_sgd, Threads, wait_unt
 from training_models import train_alone_drawing
 
 from intradp_ros.runtime.transport.sealed_stream import connect
-from intradp_ros.systems.training.base.task import samples_of, TaskError, TrainingTask
+from intradp_ros.systems.training.base.task import samples_of, TaskError, TensorData, TrainingTask
 from intradp_ros.systems.training.layers.checkpoint import (
     previous_of,
     read_checkpoint,
@@ -265,6 +265,11 @@ def test_of_two_checkpoints_the_older_one_is_taken_where_the_newer_is_no_use(
         short = replace(prepared, task=replace(prepared.task, rounds=rounds))
         assert TrainingJob(short, JobOptions(path, resume=bool(older)), make=Threads).run().done
     assert read_checkpoint(path).round == 8 and read_checkpoint(previous_of(path)).round == older
+    (inputs,), targets = prepared.task.data.take(range(len(prepared.task.data)))
+    for others in (TensorData((inputs,), targets.flip(0)), TensorData((inputs + 1,), targets)):
+        changed = replace(prepared, task=replace(prepared.task, data=others))
+        with pytest.raises(TaskError, match='with other samples than the task has now: let it'):
+            TrainingJob(changed, JobOptions(path, resume=True))
     path.write_bytes(path.read_bytes()[:-100])
     job = TrainingJob(prepared, JobOptions(path, resume=True), make=Threads)
     assert f'goes on from round {older} of {previous_of(path)}, since {path} ' in job.note

@@ -212,7 +212,7 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
         yield '', (one.fget, one.fset)
     elif isinstance(one, types.BuiltinMethodType | types.MethodWrapperType):
         yield '', one.__self__  # of an iterator's __next__, say
-    elif isinstance(one, Iterator) and _is_library(type(one)) and not hasattr(one, '__dict__'):
+    elif isinstance(one, Iterator) and is_library(type(one)) and not hasattr(one, '__dict__'):
         yield '', _state(one)
     elif isinstance(one, types.MethodType):
         yield '', one.__self__
@@ -222,7 +222,7 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(one, types.FunctionType):
         yield from _of_function(one)
     elif isinstance(one, type):
-        if not _is_library(one):
+        if not is_library(one):
             yield from ((f'.{name}', value) for name, value in vars(one).items()
                         if not name.startswith('__') or isinstance(value, types.FunctionType))
             yield from (('', base) for base in one.__bases__)
@@ -234,9 +234,9 @@ def _parts(one: Any) -> Iterator[tuple[str, Any]]:
         yield '', type(one)
     elif (wrapped := inspect.getattr_static(one, '__wrapped__', None)) is not None:
         yield '', wrapped  # of a cache
-    elif not callable(one) or not _is_library(type(one)):
+    elif not callable(one) or not is_library(type(one)):
         yield from ((f'.{name}', value) for name, value in getattr(one, '__dict__', {}).items())
-        if not _is_library(type(one)):
+        if not is_library(type(one)):
             yield from _slots(one)
             yield '', type(one)
 
@@ -271,7 +271,7 @@ def _of_function(one: types.FunctionType) -> Iterator[tuple[str, Any]]:
         one.__code__.co_freevars, one.__closure__ or ()) if _is_filled(cell))
     yield from (('', one.__defaults__ or ()), ('', one.__kwdefaults__ or {}),
                 ('', vars(one)))
-    if _is_library(one):
+    if is_library(one):
         return
     names = set(_names_of(one.__code__))
     if 'environ' in names:
@@ -285,7 +285,7 @@ def _of_function(one: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, value in sorted(named.items()):
         if not isinstance(value, types.ModuleType):
             yield f'.{name}', value
-        elif not _is_library(value):
+        elif not is_library(value):
             yield from ((f'.{name}.{part}', vars(value)[part])
                         for part in sorted(names & vars(value).keys()))
 
@@ -304,9 +304,10 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
             yield from _names_of(one)
 
 
-def _is_library(one: Any) -> bool:
-    """Whether code is of a library, which remembers nothing of a task."""
-    name = one.__name__ if isinstance(one, types.ModuleType) else getattr(one, '__module__', '')
+def is_library(one: Any) -> bool:
+    """Whether code, or what has this name, is of a library, which remembers nothing."""
+    name = one if isinstance(one, str) else one.__name__ if isinstance(
+        one, types.ModuleType) else getattr(one, '__module__', '')
     return str(name).partition('.')[0] in _LIBRARIES
 
 

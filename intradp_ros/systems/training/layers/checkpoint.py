@@ -40,6 +40,7 @@ from intradp_ros.systems.training.base.task import TaskError, TrainingTask
 from intradp_ros.systems.training.layers.judgement import BEST_WEIGHTS, BestSoFar
 from intradp_ros.systems.training.layers.layer_graph import LayerGraph
 from intradp_ros.systems.training.layers.stage_optimiser import stage_optimiser
+from intradp_ros.systems.training.layers.task_facts import alike
 
 #: Numbers of rounds and samples that are believed.
 MOST_COUNT = 1 << 53
@@ -51,7 +52,7 @@ class Checkpoint:
     A state between two rounds; `samples` are those of the data, 0 where nobody noted them.
 
     `training` is the number of the training that wrote it, 0 where it has none; `digest` the
-    SHA-256 of the file that it was read from.
+    SHA-256 of the file that it was read from; `data` what some samples are, '' if nobody noted it.
     """
 
     state: Mapping[str, torch.Tensor]
@@ -63,6 +64,7 @@ class Checkpoint:
     samples: int = 0
     training: int = 0
     digest: str = ''
+    data: str = ''
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
@@ -136,7 +138,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, keep: bool = False) -> 
         raise ValueError(f'{bad} holds values that are not numbers: nothing goes on from them')
     facts = {'task': checkpoint.task, 'round': checkpoint.round, 'seed': checkpoint.seed,
              'batch': checkpoint.batch, 'loss': checkpoint.loss, 'samples': checkpoint.samples,
-             'number': checkpoint.training}
+             'number': checkpoint.training, 'data': checkpoint.data}
     noted = json.dumps(facts)
     data = save({name: t.contiguous() for name, t in checkpoint.state.items()}, {
         'format': CHECKPOINT, 'training': noted, 'content': _content(noted, checkpoint.state)})
@@ -186,7 +188,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
         found = Checkpoint(state, str(facts['task']), int(facts['round']), int(facts['seed']),
                            int(facts['batch']), float(facts['loss']),
                            int(facts.get('samples', 0)), int(facts.get('number', 0)),
-                           hashlib.sha256(data).hexdigest())
+                           hashlib.sha256(data).hexdigest(),
+                           str(facts.get('data', '')))
         if not all(0 <= count <= MOST_COUNT for count in (found.round, found.batch,
                                                           found.samples)):
             raise TaskError(f'{path} has counts that make no sense: round {found.round}, '
@@ -228,9 +231,10 @@ def _finite(path: Path) -> Checkpoint:
     return found
 
 
-def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) -> None:
+def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph,
+               samples: str = '') -> None:
     """
-    See that a task can go on exactly where a checkpoint ends.
+    See that a task can go on exactly where a checkpoint ends; `samples` as of `task_facts.py`.
 
     :raises TaskError: if it is of another network, or its rounds would take other samples.
     """
@@ -242,6 +246,10 @@ def check_fits(checkpoint: Checkpoint, task: TrainingTask, graph: LayerGraph) ->
             raise TaskError(f'the checkpoint was trained with {noted} {what}, the task has '
                             f'{given}: samples would be left out or seen twice; begin a new '
                             'training with its weights instead')
+    if samples and checkpoint.data and not alike(samples, checkpoint.data):
+        raise TaskError('the checkpoint was trained with other samples than the task has now: let '
+                        'it have those, in the same order (sort what comes of a set or a folder), '
+                        'or begin a new training with its weights instead')
     if checkpoint.round >= task.rounds:
         raise TaskError(f'the checkpoint has {checkpoint.round} rounds and the task wants '
                         f'{task.rounds}: there is nothing to go on with; give the task more '

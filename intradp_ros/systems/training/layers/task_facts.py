@@ -34,7 +34,7 @@ MOST_FACTS, MOST_NAME, MOST_TEXT = 16, 40, 1200
 _SHOWN = 40
 #: Samples that are looked at, words of them in a text, and how far these may be apart, in parts
 #: of the sample's root mean square.
-SAMPLES, _MOST_WORDS, TOLERANCE = 4, 32, 0.01
+SAMPLES, _MOST_WORDS, TOLERANCE = 4, 28, 0.01
 #: Rounds at which a schedule of learning rates is compared.
 _ROUNDS = 16
 #: The facts of samples: of each tensor mean, slope and root mean square, or of labels a digest.
@@ -72,8 +72,12 @@ def task_facts(task: TrainingTask, graph: LayerGraph, everywhere: bool = True) -
             augment := getattr(task.data, 'augment', None)) else '',
         'number of samples': str(len(task.data)),
         **({CHECK: _numbers(task.check)} if task.validate_every and task.check else {}),
-        **({DATA: _numbers(task.data)} if everywhere and not hasattr(
-            task.data, 'examples') else {})}
+        **({DATA: samples} if (samples := sample_facts(task, everywhere)) else {})}
+
+
+def sample_facts(task: TrainingTask, everywhere: bool = True) -> str:
+    """Return what some samples are, '' where not all of them can be read `everywhere`."""
+    return _numbers(task.data) if everywhere and not hasattr(task.data, 'examples') else ''
 
 
 def apart(here: Facts, wanted: Facts) -> str:
@@ -81,7 +85,7 @@ def apart(here: Facts, wanted: Facts) -> str:
     for name, text in wanted.items():
         found = here.get(name)
         if found is not None and found != text and not (
-                name in (DATA, CHECK) and _alike(found, text)):
+                name in (DATA, CHECK) and alike(found, text)):
             begin = found[:len(commonprefix([found, text]))].rfind(' ') + 1  # of what differs
             return (f'{name} {"... " * bool(begin)}{found[begin:begin + _SHOWN]}, where it is '
                     f'planned {text[begin:begin + _SHOWN]}')
@@ -124,7 +128,7 @@ def _numbers(data: Data) -> str:
     return ' '.join(found[:_MOST_WORDS])
 
 
-def _alike(one: str, other: str) -> bool:
+def alike(one: str, other: str) -> bool:
     """Whether the numbers of samples are almost the same."""
     words = one.split(), other.split()
     return len(words[0]) == len(words[1]) and all(

@@ -30,6 +30,7 @@ from intradp_ros.systems.training.base.user_code import (
 )
 from intradp_ros.systems.training.layers.data_trial import (
     drawn_so_far,
+    taken_at_times,
     taken_twice,
     try_data,
     untouched_copy,
@@ -115,7 +116,9 @@ def try_task(task: TrainingTask) -> None:
 
 def _of_check(check: Data) -> tuple[Any, Any]:
     """Return the first samples of check, as the module and the loss get them."""
-    found: tuple[Any, Any] = taken_twice(check, range(min(_TAKEN, len(check))), 'check')[0]
+    numbers = range(min(_TAKEN, len(check)))
+    taken_twice(check, numbers, 'check')
+    found: tuple[Any, Any] = taken_at_times(check, numbers, 'check')[0]
     return found
 
 

@@ -35,6 +35,7 @@ from intradp_ros.systems.training.layers.checkpoint import (
     write_checkpoint,
 )
 from intradp_ros.systems.training.layers.judgement import best_weights, BestSoFar
+from intradp_ros.systems.training.layers.task_facts import sample_facts
 from intradp_ros.systems.training.plan.prepared import Prepared
 from intradp_ros.systems.training.plan.replanning import replanner
 from intradp_ros.systems.training.plan.training_plan import Planner, TrainingPlan
@@ -187,9 +188,10 @@ class _SavedState:
         self.state: Mapping[str, torch.Tensor] = {}
         self.note = self.trouble = self.digest = ''
         self._best, self._valid = 0, False  # what is in the files
+        self._samples = sample_facts(prepared.task, not prepared.images)
         if options.resume:
             self.base, place, why = newest_checkpoint(options.checkpoint)
-            check_fits(self.base, prepared.task, prepared.graph)
+            check_fits(self.base, prepared.task, prepared.graph, self._samples)
             self._valid = not why
             self.note = f'goes on from round {self.base.round} of {place}' + (
                 f', since {why}' if why else '')
@@ -205,7 +207,8 @@ class _SavedState:
         task, path, best = self._prepared.task, self._options.checkpoint, BestSoFar.of(state).round
         made = Checkpoint(
             whole_state(task, state), self._options.called or self._prepared.name, number,
-            task.seed, task.batch, loss, len(task.data), self._options.training)
+            task.seed, task.batch, loss, len(task.data), self._options.training,
+            data=self._samples)
         if best != self._best and (weights := best_weights(state)):
             write_checkpoint(best_of(path), replace(
                 made, state=whole_state(task, weights), round=best, loss=loss_of(best)))
