@@ -346,8 +346,8 @@ def hidden_clock(data: Any, k: int) -> torch.Tensor:
 
 def timing(data: Any, k: int) -> torch.Tensor:
     begun, found = time(), data.x[k]
-    assert -1.0 < time() - begun < 1e3 and isinstance(datetime.now(), datetime)
-    return found
+    known = -1.0 < time() - begun < 1e3 and isinstance(datetime.now(), datetime)
+    return found if known else None
 
 
 @pytest.mark.parametrize('dataset, reason', [
