@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 import difflib
+import gc
 import importlib
 import itertools
 import os
@@ -213,7 +214,12 @@ def _main(arguments: list[str]) -> int:
 
 
 def _end_at_once() -> None:
-    """From here on a signal ends the process; Python would print where it was at its end."""
+    """
+    Let Python end soon: without a look for garbage among all that libraries made, for seconds.
+
+    From here on a signal ends the process; Python would print where it was at its end.
+    """
+    gc.freeze()
     for number in (signal.SIGINT, *ENDING):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

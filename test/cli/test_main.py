@@ -241,6 +241,17 @@ def test_a_signal_while_python_ends_leaves_no_traceback(tmp_path) -> None:
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, 'intradp inspect: interrupted\n')
 
 
+def test_no_garbage_is_collected_while_python_ends() -> None:
+    """After the imports of a language model that took seconds, also at Ctrl-C."""
+    program = ('import gc, sys\ngc.disable()\n'
+               'class Garbage:\n    def __del__(self): print("collected")\n'
+               'garbage = Garbage()\ngarbage.cycle = garbage\ndel garbage\n'
+               'from intradp_ros.cli.main import main\nmain()')
+    ended = subprocess.run([sys.executable, '-c', program, '--version'], capture_output=True,
+                           text=True, check=True)
+    assert ended.stdout == f'intradp {__version__}\n'
+
+
 def test_a_working_directory_that_was_removed_is_named(intradp, tmp_path, monkeypatch) -> None:
     (tmp_path / 'gone').mkdir()
     monkeypatch.chdir(tmp_path / 'gone')
