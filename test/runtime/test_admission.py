@@ -49,6 +49,9 @@ def test_what_would_be_late_is_refused_at_once_with_the_reason() -> None:
     assert ending.fate is Fate.REFUSED
     assert ending.reason == ('would be late: 500 ms until it begins and 1000 ms of work, 1400 ms '
                              'are allowed')
+    desk = Admission(AdmissionLimits(lanes=1))
+    desk.ask(0.2, 'a', 0.5, remaining=0.2)  # 0.2 + 0.5 - 0.2 is less than 0.5
+    assert the(desk.endings()).reason.startswith('would be late: 0 ms until')
 
 
 def test_one_that_would_make_an_admitted_one_late_is_refused_unless_it_is_more_urgent() -> None:

@@ -263,4 +263,4 @@ class ClientRates:
 
 
 def _ms(seconds: float) -> str:
-    return f'{1e3 * seconds:.0f} ms'
+    return f'{max(0.0, 1e3 * seconds):.0f} ms'

@@ -69,6 +69,8 @@ def refused(path: object, error: Exception) -> Exception:
     if isinstance(error, (ImportModelError, FamilyError, MissingPackageError)):
         return error
     text = ' '.join(str(error).split())[:300]
+    if isinstance(error, KeyError):  # such as a value that it has no function for
+        text = f'the library does not find {text}'
     return ImportModelError(f'{path}: {text or type(error).__name__}')
 
 

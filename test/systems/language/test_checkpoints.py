@@ -109,6 +109,7 @@ TROUBLES: dict[str, tuple[Callable[[Path], object], str]] = {
     'half a configuration': (lambda f: (f / 'config.json').write_text('{"model_type": '),
                              'config.json'),
     'pickles': (lambda f: [path.unlink() for path in f.glob('*.safetensors*')], 'pickle'),
+    'an activation': (lambda f: change(f / 'config.json', hidden_act='no'), "not find 'no'"),
     'beams': (lambda f: change(f / 'generation_config.json', num_beams=4), 'asks for num_beams'),
     'half a tokenizer': (lambda f: (f / 'tokenizer_config.json').write_text('{}'),
                          'no tokenizer.json'),
