@@ -7,8 +7,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import rclpy
+from rclpy.context import Context
 
-from intradp_ros.nodes.common.unused_overrides import check_arguments, unused_overrides
+from intradp_ros.nodes.common.unused_overrides import (
+    check_arguments,
+    plain_words,
+    unused_overrides,
+)
 
 DECLARED = {'model', 'mode', 'voxels.size_m'}
 NODE = '/robot_1/inference_node'
@@ -91,3 +97,16 @@ def test_words_that_nobody_takes_are_refused(words: list[str], says: str) -> Non
     check_arguments(['node', '--ros-args', '-p', 'x:=1', '--', '--ros-args', '-r', 'a:=b'])
     with pytest.raises(ValueError, match=f'^{says}'):
         check_arguments(['node', *words])
+
+
+@pytest.mark.parametrize(('words', 'says'), [
+    (['--junk'], "unknown ROS arguments: ['--junk']"),
+    (['--log-level', 'x'], "Couldn't parse log level: '--log-level x'. Error: Argument does not "
+     'use a valid severity level')])
+def test_what_ros_says_is_said_without_places_in_its_sources(words: list[str], says: str) -> None:
+    with pytest.raises(RuntimeError) as refused:
+        rclpy.init(args=['--ros-args', *words], context=Context())
+    assert plain_words(refused.value) == says
+    assert plain_words("failed to initialize logging: Failed to create log directory '/h/log': 30"
+                       ) == "log directory '/h/log': Read-only file system: " \
+                            'ROS_LOG_DIR names another one'

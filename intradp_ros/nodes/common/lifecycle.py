@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-import re
 import sys
 import time
 import traceback
@@ -37,7 +36,11 @@ from intradp_ros.nodes.common.parameters import declare, naming, Parameter, read
 from intradp_ros.nodes.common.prometheus import METRICS, Metrics, open_metrics
 from intradp_ros.nodes.common.qos_mismatch import of_listeners
 from intradp_ros.nodes.common.transport_check import listening_for_profile, report_profile
-from intradp_ros.nodes.common.unused_overrides import check_arguments, unused_overrides
+from intradp_ros.nodes.common.unused_overrides import (
+    check_arguments,
+    plain_words,
+    unused_overrides,
+)
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
 
@@ -265,10 +268,7 @@ def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNod
 
 
 def _cannot_start(error: Exception | str) -> SystemExit:
-    text = re.sub(r'failed to initialize rcl: |, at /\S+:\d+', '', ' '.join(str(error).split()))
-    if type(error).__name__ == 'UnknownROSArgsError':
-        text = f'unknown ROS arguments: {text}'
-    rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {text}')
+    rclpy.logging.get_logger('intradp_ros').fatal(f'cannot start: {plain_words(error)}')
     return SystemExit(1)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+import os
 from pathlib import Path
 import re
 from typing import Any
@@ -55,6 +56,16 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 raise ValueError(f'{value}: {error.strerror}') from None
             except ValueError as error:
                 raise ValueError(f'{value}: {error}') from None
+
+
+def plain_words(error: Exception | str) -> str:
+    """Return what an error says, without places in the sources of ROS."""
+    text = re.sub(r'failed to initialize \w+: |, at /\S+:\d+', '', ' '.join(str(error).split()))
+    if type(error).__name__ == 'UnknownROSArgsError':
+        return f'unknown ROS arguments: {text}'
+    if (folder := re.search(r"(log directory '.*'): (\d+)$", text)):
+        return f'{folder[1]}: {os.strerror(int(folder[2]))}: ROS_LOG_DIR names another one'
+    return text
 
 
 def _check_file(text: str) -> None:
