@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 import json
-from pathlib import Path
 import statistics
 import time
 from typing import Any
@@ -28,6 +27,8 @@ from typing import Any
 from models import missing_package, MODELS, print_table
 import torch
 
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.profiling.rounds import bind_whole, run_through, whole_kernel
 from intradp_ros.runtime.models.catalogue import ModelSpec
@@ -47,7 +48,7 @@ def main() -> None:
                         help=f'which of {", ".join(MODELS)} (default: all that are installed)')
     parser.add_argument('--device', default='cuda', help='device of PyTorch (default cuda)')
     parser.add_argument('--repeats', type=int, default=50, help='runs of each (default 50)')
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     args = parser.parse_args()
     if unknown := [name for name in args.models if name not in MODELS]:
         parser.error(f'no model {unknown[0]!r}; there are {", ".join(MODELS)}')
@@ -61,7 +62,7 @@ def main() -> None:
     copied = {size: copies(size, device, args.repeats) for size in SIZES}
     show(device, found, copied)
     if args.json:
-        args.json.write_text(json.dumps(
+        write_atomically(args.json, json.dumps(
             {'device': device.hardware, 'networks': found, 'copies': copied}, indent=2) + '\n')
 
 

@@ -30,6 +30,8 @@ import tempfile
 import time
 
 from intradp_lab.emulation.processes import ChildError, starter
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.processes import Command, module_arguments
 
 DEMOS = ('demo', 'demo-pipeline', 'demo-fleet', 'demo-language', 'demo-training', 'demo-serving')
@@ -124,12 +126,10 @@ def main() -> int:
                         help='further options for the demos, in one word')
     parser.add_argument('--keep', type=Path, metavar='FOLDER',
                         help='what failed runs leave behind is moved here')
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write all runs here')
+    parser.add_argument('--json', type=result_file, metavar='FILE', help='write all runs here')
     args = parser.parse_args()
     if args.runs < 1:
         parser.error('--runs must be 1 or more')
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
     for number in range(args.runs):
         for demo in args.demos:
@@ -140,7 +140,8 @@ def main() -> int:
                       f'load {os.getloadavg()[0]:.1f}', last.failed, sep='\n' if last.failed else
                       '', flush=True)
                 if args.json:
-                    args.json.write_text(json.dumps([asdict(run) for run in runs], indent=1))
+                    write_atomically(args.json, json.dumps(
+                        [asdict(run) for run in runs], indent=1))
     print(summary(runs))
     return int(any(run.status != 0 for run in runs))
 

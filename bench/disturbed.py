@@ -41,6 +41,7 @@ from models import print_table
 from intradp_lab.cli.demo import MODELS, PLANNER, PLAYER, ROBOT, SERVER
 from intradp_lab.emulation.emulated_pair import emulated_pair, EmulatedPair, Side
 from intradp_lab.emulation.processes import Child
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.report.result_tables import write_json
 from intradp_ros.systems.sharing.strategies import (
@@ -174,7 +175,7 @@ def main() -> int:
     parser.add_argument('--before', type=int, default=15, help='frames')
     parser.add_argument('--during', type=int, default=60, help='frames')
     parser.add_argument('--after', type=int, default=25, help='frames')
-    parser.add_argument('--json', type=Path, metavar='FILE')
+    parser.add_argument('--json', type=result_file, metavar='FILE')
     options = parser.parse_args()
     if SHARED not in options.modes or len(options.modes) < 2:
         parser.error(f'--modes needs {SHARED} and another one')

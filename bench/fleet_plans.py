@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 import time
 from typing import Any
 
@@ -27,8 +26,10 @@ from intradp_lab.fleet.paper_fleets import (
     Row,
     SETTINGS,
 )
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.planning_model import Flow, Node, PlanningModel, SOURCE
 from intradp_ros.systems.fleet.partitioner import partition
@@ -77,7 +78,7 @@ def _add(table: Table, row: Row) -> None:
 def main() -> None:
     """Plan, print tables, and write JSON if asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     arguments = parser.parse_args()
     measure('traffic monitor', 'BERT 0.1B')  # compiles
     table = Table('setting', 'model', 'planned, s', 'round, s', 'gain', 'over',
@@ -106,7 +107,7 @@ def main() -> None:
     console.print(air)
     console.print(times)
     if arguments.json:
-        arguments.json.write_text(json.dumps(
+        write_atomically(arguments.json, json.dumps(
             {'settings': [vars(r) for r in rows], 'contention': [vars(r) for r in lost],
              'growth': grown}, indent=1))
 

@@ -16,7 +16,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
 import json
-from pathlib import Path
 from random import Random
 import resource
 import time
@@ -27,6 +26,8 @@ from rclpy.serialization import deserialize_message, serialize_message
 import torch
 from torch import nn
 
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.limits import MAX_BOOK_TEXT
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import chunk_from_message, control_from_message
@@ -128,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument('--messages', type=int, default=50_000, help='how many are mutated')
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     args = parser.parse_args()
     costs = {size: seal_cost(size) for size in SIZES}
     for size, (seal, check) in costs.items():
@@ -141,7 +142,7 @@ def main() -> None:
     for name, number in sorted(ends.items()):
         print(f'  {name}: {number}')
     if args.json:
-        args.json.write_text(json.dumps({
+        write_atomically(args.json, json.dumps({
             'seal_seconds': costs, 'ends': ends, 'grown_mb': grown}, indent=1))
     if any('TAKEN' in name for name in ends) or grown > 100:
         raise SystemExit(1)

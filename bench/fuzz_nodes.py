@@ -52,6 +52,8 @@ import torch
 from intradp_lab.emulation.namespaces import run
 from intradp_lab.emulation.processes import Child, ros_arguments, starter
 from intradp_lab.zoo.dense import depth
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.processes import Command
 from intradp_ros.graph.capture import capture
 from intradp_ros.graph.serialise import save_graph
@@ -389,7 +391,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument('--messages', type=int, default=20_000)
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     parser.add_argument('--folder', type=Path, help='keep logs here')
     args = parser.parse_args()
     in_own_network()
@@ -399,7 +401,7 @@ def main() -> None:
         figures = fuzz(args.folder or Path(folder), args.messages, args.seed)
     print(json.dumps(figures, indent=1))
     if args.json:
-        args.json.write_text(json.dumps(figures, indent=1))
+        write_atomically(args.json, json.dumps(figures, indent=1))
     missed = sum(sent - counted for sent, counted in figures['undecodable'].values())
     if missed > args.messages / 10_000 or any(
             most - before > MOST_GROWTH for before, _, most in figures['mb'].values()):

@@ -23,7 +23,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 import json
 import os
-from pathlib import Path
 from statistics import median
 import subprocess
 import sys
@@ -33,6 +32,8 @@ from typing import Any
 from models import print_table
 import torch
 
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.profiling.machine import device_name, prepare_process
 from intradp_ros.profiling.measure import measure_profile
 from intradp_ros.profiling.parts import Part, parts_of, time_part
@@ -101,7 +102,7 @@ def main() -> None:
     parser.add_argument('networks', nargs='*', metavar='NETWORK', default=list(NETWORKS),
                         help=f'which of {", ".join(NETWORKS)} (default: all)')
     parser.add_argument('--isa', nargs='+', choices=list(ISAS), default=['all', 'avx2'])
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     parser.add_argument('--one', help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -112,7 +113,7 @@ def main() -> None:
     for isa, found in results.items():
         show(isa, found)
     if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+        write_atomically(args.json, json.dumps(results, indent=2) + '\n')
 
 
 def _lasting(name: str, isa: str) -> dict[str, object]:

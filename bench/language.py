@@ -50,8 +50,10 @@ from intradp_lab.language.demo_scene import (
 from intradp_lab.language.emulated_fleet import EmulatedDevice, language_fleet
 from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Medium, Topology
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.runtime.member.planner import Planner, Proposal
 from intradp_ros.runtime.requests.admission import AdmissionLimits
@@ -506,7 +508,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('parts', nargs='+', choices=tuple(PARTS), metavar='PART')
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write the figures')
+    parser.add_argument('--json', type=result_file, metavar='FILE', help='write the figures')
     args = parser.parse_args()
     report = {}
     for part in args.parts:
@@ -514,7 +516,7 @@ def main() -> None:
             report[part] = PARTS[part](Path(folder))
         print(part, json.dumps(report[part], indent=1), flush=True)
     if args.json:
-        args.json.write_text(json.dumps(report, indent=1))
+        write_atomically(args.json, json.dumps(report, indent=1))
 
 
 if __name__ == '__main__':

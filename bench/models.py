@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 import importlib
 import importlib.util
 import json
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +17,8 @@ import torch
 from torch import nn
 
 from intradp_lab.zoo.classifiers.convnext import ConvNeXt
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.perception.graph_wrappers import HalfPrecision
 from intradp_ros.runtime.models.catalogue import ModelSpec
@@ -70,7 +71,7 @@ def command_line(doc: str, measure: Measure, show: Callable[[dict[str, Any]], No
                         help=f'which of {", ".join(MODELS)} (default: all that are installed)')
     parser.add_argument('--repeats', type=int, default=repeats,
                         help=f'runs of each (default {repeats})')
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     args = parser.parse_args()
     results = {}
     for name in args.models:
@@ -83,7 +84,7 @@ def command_line(doc: str, measure: Measure, show: Callable[[dict[str, Any]], No
         results[name] = measure(MODELS[name], args.repeats)
     show(results)
     if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+        write_atomically(args.json, json.dumps(results, indent=2) + '\n')
 
 
 def missing_package(spec: ModelSpec) -> str | None:

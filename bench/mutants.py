@@ -40,6 +40,9 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 import pytest
 
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
+
 #: Room: what is changed, and the tests that should notice, the quickest first.
 AREAS: dict[str, tuple[list[str], list[str]]] = {
     'wire': (['wire/*.py', 'wire/codecs/*.py'], ['test/wire']),
@@ -206,7 +209,7 @@ def main() -> None:
     parser.add_argument('--limit', type=float, default=120, metavar='SECONDS',
                         help='a test that takes longer runs on (next to other work, the slowest '
                              'took 13)')
-    parser.add_argument('--json', type=Path)
+    parser.add_argument('--json', type=result_file)
     args = parser.parse_args()
     os.chdir(_ROOT)
     os.environ['NUMBA_DISABLE_JIT'] = '1'
@@ -223,7 +226,7 @@ def main() -> None:
             records.append(record)
             print(f'{area}: {score(records)}', flush=True)
             if args.json:
-                args.json.write_text(json.dumps(everything, indent=1))
+                write_atomically(args.json, json.dumps(everything, indent=1))
             if time.monotonic() - begin > 60 * args.minutes:
                 break
 

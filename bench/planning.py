@@ -19,7 +19,6 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 import json
-from pathlib import Path
 from statistics import mean
 import time
 
@@ -30,6 +29,8 @@ from rich.table import Table
 import torch
 
 from intradp_lab.testbed.solvers import SOLVERS
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.capture import capture
 from intradp_ros.runtime.models.catalogue import load_factory
 from intradp_ros.schedule.cost import CostModel, LinkModel
@@ -183,7 +184,7 @@ def main() -> None:
     parser.add_argument('--mbps', type=float, nargs='+', default=[4, 8, 18, 40, 80, 160])
     parser.add_argument('--de-seconds', type=float, default=0.0,
                         help='processor seconds for differential evolution at each point')
-    parser.add_argument('--json', type=Path, help='write the results here')
+    parser.add_argument('--json', type=result_file, help='write the results here')
     args = parser.parse_args()
     torch.set_num_threads(1)
     console, results = Console(), []
@@ -193,7 +194,7 @@ def main() -> None:
         results += list(measure(name, cost, args.mbps, args.de_seconds))
     show(results, console)
     if args.json:
-        args.json.write_text(json.dumps([
+        write_atomically(args.json, json.dumps([
             {'net': r.net, 'operators': r.operators, 'mbps': r.mbps, 'bound_ms': r.bound,
              'seconds': r.seconds, **r.milliseconds} for r in results], indent=1))
 

@@ -18,7 +18,6 @@ import array
 from collections.abc import Callable
 from functools import partial
 import json
-from pathlib import Path
 from statistics import median
 import time
 from typing import Any
@@ -33,6 +32,8 @@ import torch
 
 from intradp_lab.zoo.coco import CARD, detector, segmenter
 from intradp_lab.zoo.video import frames
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.nodes.sensors.image_messages import rgb_to_image
 from intradp_ros.nodes.sensors.result_topics import topics_of
 from intradp_ros.nodes.sensors.sensor_inputs import Camera
@@ -107,7 +108,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or '').strip().splitlines()[0])
     parser.add_argument('--repeats', type=int, default=40, help='frames of each')
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     args = parser.parse_args()
     prepare_process(threads=1)
     results = {f'{name}, {"JPEG" if jpeg else "raw"}': measure(make, jpeg=jpeg, count=args.repeats)
@@ -119,7 +120,7 @@ def main() -> None:
                 [[name, *(f'{row[column]:.2f}' for column in columns)]
                  for name, row in results.items()])
     if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+        write_atomically(args.json, json.dumps(results, indent=2) + '\n')
 
 
 if __name__ == '__main__':

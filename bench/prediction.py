@@ -47,6 +47,7 @@ from intradp_lab.testbed.trial import Trial
 from intradp_lab.zoo.video import frames as video
 from intradp_ros.cli.books import Grid, make_plan, MODES, Plan
 from intradp_ros.cli.output import Output, output
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.cli.profile_arguments import imagined, own_profile
 from intradp_ros.cli.subject import captured, Subject
 from intradp_ros.core.processes import Command, module_arguments
@@ -57,6 +58,7 @@ from intradp_ros.profiling.profile import Profile
 from intradp_ros.report.book_plot import logarithmic
 from intradp_ros.report.palette import STRATEGIES
 from intradp_ros.report.result_tables import write_json
+from intradp_ros.report.saved_picture import save_picture
 from intradp_ros.runtime.models.catalogue import ModelSpec
 from intradp_ros.schedule.schedule import ROBOT, SERVER
 from intradp_ros.systems.sharing.book.book import Entry
@@ -145,7 +147,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--strategies', nargs='+', choices=MODES, default=list(MODES))
     parser.add_argument('--transport', choices=CHOICES, default='udp',
                         help="default %(default)s, as the nodes'")
-    parser.add_argument('--out', type=Path, default=Path('out/prediction'))
+    parser.add_argument('--out', type=result_folder, default=Path('out/prediction'))
     args = parser.parse_args()
     if args.frames < 1 or args.points < 1 or not 0 < args.low <= args.high:
         parser.error('frames and points must be 1 or more, and 0 < low <= high')
@@ -352,7 +354,7 @@ def draw(results: Mapping[str, Sequence[Row]], path: Path) -> None:
         logarithmic(axes)
         axes.set(xlabel='predicted, ms', ylabel='measured, ms', title=name)
         axes.legend(frameon=False)
-    figure.savefig(path, dpi=130)
+    save_picture(figure, path, 130)
 
 
 if __name__ == '__main__':

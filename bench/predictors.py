@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 
 from intradp_lab.emulation.trace import LinkTrace, read_trace
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.link.predictor import make_predictor, PREDICTORS, RatePredictor
 
 
@@ -41,7 +43,7 @@ def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument('traces', type=Path, nargs='+', help='CSV files (t_seconds,Mbps)')
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     args = parser.parse_args()
     results = {path.stem: {name: back_test(make_predictor(name), read_trace(path))
                            for name in PREDICTORS} for path in args.traces}
@@ -50,7 +52,7 @@ def main() -> None:
         for name, f in figures.items():
             print(f'{trace:16}{name:12}{f["median_error"]:14.1%}{f["late"]:8.1%}{f["used"]:8.1%}')
     if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+        write_atomically(args.json, json.dumps(results, indent=2) + '\n')
 
 
 if __name__ == '__main__':

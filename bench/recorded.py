@@ -35,8 +35,11 @@ from intradp_lab.rivals.entries import DSCCS, rival_candidates, RIVALS, SPSO_GA
 from intradp_lab.rivals.tensor_parallel import tensor_parallel
 from intradp_lab.testbed.evaluation_results import FLOAT32, SENSOR
 from intradp_lab.testbed.solvers import SOLVERS
+from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.power.power_states import XAVIER_NX
 from intradp_ros.report.palette import DARK_GREY, RED
+from intradp_ros.report.saved_picture import save_picture
 from intradp_ros.schedule.cost import LinkModel
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid
 from intradp_ros.systems.sharing.judge.energy import EnergyUnderDeadline
@@ -266,7 +269,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
         _draw_case(axis, name, own)
     for axis in axes[len(groups):]:
         axis.set_axis_off()
-    figure.savefig(path)
+    save_picture(figure, path)
 
 
 def _draw_case(axes: Axes, name: str, points: Sequence[Point]) -> None:
@@ -307,8 +310,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument('--de-mbps', type=float, nargs='+', default=[20.0])
     parser.add_argument('--full', action='store_true',
                         help='20 bandwidths, energy at 8 of them, pictures of cameras too')
-    parser.add_argument('--json', type=Path, help='write all points here')
-    parser.add_argument('--plot', type=Path, help='draw latency / bound here')
+    parser.add_argument('--json', type=result_file, help='write all points here')
+    parser.add_argument('--plot', type=result_picture, help='draw latency / bound here')
     args = parser.parse_args()
     args.energy_mbps = args.energy_mbps or (REDUCED if args.full else (20.0,))
     grid = sorted({*bandwidth_grid(), *REDUCED}) if args.full else REDUCED
@@ -336,7 +339,7 @@ def main() -> int:
             points.append(point)
     show(points, console)
     if args.json:
-        args.json.write_text(json.dumps([asdict(p) for p in points], indent=1) + '\n')
+        write_atomically(args.json, json.dumps([asdict(p) for p in points], indent=1) + '\n')
     if args.plot:
         draw(points, args.plot)
     return int(any(p.violations for p in points))

@@ -35,7 +35,10 @@ from intradp_lab.testbed.trace_replay import (
     Predicting,
     replay,
 )
+from intradp_ros.cli.output_paths import result_file, result_picture
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
+from intradp_ros.report.saved_picture import save_picture
 from intradp_ros.systems.sharing.book.book import ScheduleBook
 from intradp_ros.systems.sharing.book.make_book import bandwidth_grid, book_of, PlanningProblem
 from intradp_ros.systems.sharing.book.uneven_speeds import RATIOS
@@ -132,7 +135,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes.set_xlabel('regret against an oracle (%)')
     axes.set_xlim(left=0)
     axes.legend(frameon=False)
-    figure.savefig(path)
+    save_picture(figure, path)
 
 
 def main() -> None:
@@ -154,8 +157,8 @@ def main() -> None:
     parser.add_argument('--period', type=float, default=0.0,
                         help='seconds from one inference to the next, by default none are left')
     parser.add_argument('--full', action='store_true', help='all recordings')
-    parser.add_argument('--json', type=Path, help='write all results here')
-    parser.add_argument('--plot', type=Path, help='draw the regrets here')
+    parser.add_argument('--json', type=result_file, help='write all results here')
+    parser.add_argument('--plot', type=result_picture, help='draw the regrets here')
     args = parser.parse_args()
     torch.set_num_threads(1)
     paths = sorted(args.traces.glob('*.csv')) if args.traces else []
@@ -168,7 +171,7 @@ def main() -> None:
         console.print(f'{case.title} done')
     show(results, console)
     if args.json:
-        args.json.write_text(json.dumps([asdict(r) for r in results], indent=1) + '\n')
+        write_atomically(args.json, json.dumps([asdict(r) for r in results], indent=1) + '\n')
     if args.plot:
         draw(results, args.plot)
 

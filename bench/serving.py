@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,8 @@ from intradp_lab.serving.policies import POLICIES, replay
 from intradp_lab.serving.recorded import like_azure
 from intradp_lab.serving.ring import bound, MOST_MESHED, refresh
 from intradp_lab.serving.ring_world import play_ring, replay_ring
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.systems.serving.allocator import largest_batch
 from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, poisson
 from intradp_ros.systems.serving.placement import (
@@ -461,7 +462,7 @@ def main() -> None:
         'choice': choices}
     parser.add_argument('--short', action='store_true', help='fewer requests and cases: a minute')
     parser.add_argument('--only', choices=list(parts))
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     arguments = parser.parse_args()
     rows: list[Row] = []
     cases: list[Mapping[str, Any]] = []
@@ -477,7 +478,7 @@ def main() -> None:
                       '' if row.reached is None else 'yes' if row.reached else 'NO')
     Console(width=200).print(table)
     if arguments.json:
-        arguments.json.write_text(json.dumps(
+        write_atomically(arguments.json, json.dumps(
             {'rows': [asdict(row) for row in rows], 'dispatch': cases}, indent=1))
 
 

@@ -46,6 +46,8 @@ from torch import nn
 from intradp_lab.cli.demo_serving import recovered_ms
 from intradp_lab.language.emulated_fleet import Talking
 from intradp_lab.serving.site_process import Settings
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.processes import Command, module_arguments
 from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
 from intradp_ros.nodes.serving.frame_order import Frame, FrameOrder
@@ -438,7 +440,7 @@ def main() -> None:
     parser.add_argument('--rounds', type=int, default=5, help='against Ray')
     parser.add_argument('--kills', type=int, default=20)
     parser.add_argument('--minutes', type=float, default=20.0, help='of changes')
-    parser.add_argument('--json', type=Path)
+    parser.add_argument('--json', type=result_file)
     args = parser.parse_args()
     torch.set_num_threads(1)
     warmed()
@@ -456,7 +458,7 @@ def main() -> None:
             print(name, json.dumps({key: value for key, value in found[name].items()
                                     if key != 'rounds'}), flush=True)
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+        write_atomically(args.json, json.dumps(found, indent=1))
 
 
 if __name__ == '__main__':

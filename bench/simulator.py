@@ -15,15 +15,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 import json
-from pathlib import Path
 import time
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, ring, Topology
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.schedule.event_simulator import (
     Chunks,
     Discipline,
@@ -80,7 +81,7 @@ def measure(net: str, devices: int, tasks: int, name: str, times: int) -> dict[s
 def main() -> None:
     """Measure, print a table, and write JSON if asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     parser.add_argument('--times', type=int, default=5, help='plays of each case')
     arguments = parser.parse_args()
     cases = [('access point', 5, tasks, 'fair') for tasks in (100, 1000, 10_000, 100_000)]
@@ -95,7 +96,7 @@ def main() -> None:
                       f'{1e3 * r["simulate_seconds"]:.1f}')
     Console(width=110).print(table)
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+        write_atomically(arguments.json, json.dumps(rows, indent=1))
 
 
 if __name__ == '__main__':

@@ -15,7 +15,6 @@ import argparse
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import median
 import time
 
@@ -25,6 +24,7 @@ from rich.table import Table
 from intradp_lab.testbed.checking_channel import CheckingChannel
 from intradp_lab.testbed.paced_pair import PacedPair
 from intradp_lab.testbed.phases import wait_ready
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.profiling.machine import prepare_process
 from intradp_ros.report.result_tables import write_json
@@ -121,7 +121,7 @@ def main() -> None:
                         help='seconds of the network on the server; 1 on the robot')
     parser.add_argument('--inflight', type=int, nargs='+', default=[1, 2, 3])
     parser.add_argument('--strategies', nargs='+', choices=STRATEGIES, default=[SHARED, OFFLOAD])
-    parser.add_argument('--json', type=Path)
+    parser.add_argument('--json', type=result_file)
     args = parser.parse_args()
     prepare_process()
     found = []

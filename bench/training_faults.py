@@ -39,8 +39,10 @@ from typing import Any
 import torch
 
 from intradp_lab.emulation.namespaces import owned_namespaces, run
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.layers.layer_table import LayerTable
 from intradp_ros.systems.training.run.worker_settings import Settings
@@ -455,7 +457,7 @@ def main() -> None:
     parser.add_argument('--network', choices=('cnn', 'mobilenet'), default='cnn',
                         help='whose memory --rounds looks at (default: %(default)s)')
     parser.add_argument('--seed', type=int, default=1)
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     args = parser.parse_args()
     kinds = tuple(args.kinds.split(','))
     if unknown := set(kinds) - set(KINDS):
@@ -474,7 +476,7 @@ def main() -> None:
         found['memory'] = memory(args.rounds, args.network)
         print('memory', json.dumps(found['memory']))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+        write_atomically(args.json, json.dumps(found, indent=1))
 
 
 if __name__ == '__main__':

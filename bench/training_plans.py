@@ -18,7 +18,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 import json
-from pathlib import Path
 from statistics import median
 import time
 from typing import Any
@@ -33,6 +32,8 @@ from intradp_lab.paper_training import (
     TABLE_2,
     TABLE_4,
 )
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.systems.training.plan.baselines import BASELINES
 from intradp_ros.systems.training.plan.hybrid_plan import HybridStage
@@ -136,7 +137,7 @@ def _plan(costs: RoundCosts, stages: Sequence[HybridStage]) -> TrainingPlan:
 def main() -> None:
     """Plan, print a table, and write JSON if asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     arguments = parser.parse_args()
     rows = [measure(network, environment, mbits) for network in NETWORKS
             for environment in ENVIRONMENTS for mbits in (100, 1000)]
@@ -167,7 +168,7 @@ def main() -> None:
                 'throughput', 'least_throughput', 'light_move', 'heavy_move', 'heavy_planning')))
     Console(width=250).print(table)
     if arguments.json:
-        arguments.json.write_text(json.dumps({'plans': rows, 'losses': losses}, indent=1))
+        write_atomically(arguments.json, json.dumps({'plans': rows, 'losses': losses}, indent=1))
 
 
 if __name__ == '__main__':

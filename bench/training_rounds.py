@@ -35,8 +35,10 @@ from training_faults import Net, network
 
 from intradp_lab.emulation.namespaces import run
 from intradp_lab.training.least_times import measured_hop, port_seconds
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.torchvision_import import torchvision
 from intradp_ros.systems.training.base.task import TensorData, TrainingTask
 from intradp_ros.systems.training.layers.layer_capture import capture
@@ -283,7 +285,7 @@ def main() -> None:
     parser.add_argument('--mbits', type=float, default=100.0)
     parser.add_argument('--real', type=int, default=0, metavar='ROUNDS')
     parser.add_argument('--profile', action='store_true', help=argparse.SUPPRESS)
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     args = parser.parse_args()
     torch.set_num_threads(1)
     if args.profile:
@@ -297,7 +299,7 @@ def main() -> None:
     for name, one in found.items():
         print(name, json.dumps({k: v for k, v in one.items() if k != 'rows'}))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+        write_atomically(args.json, json.dumps(found, indent=1))
 
 
 if __name__ == '__main__':

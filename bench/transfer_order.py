@@ -34,8 +34,10 @@ from intradp_lab.fleet.stage_order import discipline_of, seconds_by_speed, with_
 from intradp_lab.zoo.dense import segmenter
 from intradp_lab.zoo.hed import hed
 from intradp_lab.zoo.mobilenet_v2 import mobilenet_v2
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, Topology
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.dds.transport_profile import find_transport, transport_environment
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import save_graph
@@ -229,7 +231,7 @@ def main() -> None:
     parser.add_argument('--rounds', type=int, default=3, help='runs of each order, in turns')
     parser.add_argument('--alone', type=int, default=8, help='frames one at a time, each run')
     parser.add_argument('--frames', type=int, default=40, help="frames at the camera's rate")
-    parser.add_argument('--json', type=Path, help='write the figures here')
+    parser.add_argument('--json', type=result_file, help='write the figures here')
     arguments = parser.parse_args()
     rows = [row for name in arguments.settings
             for row in run(name, arguments.rounds, arguments.alone, arguments.frames)]
@@ -240,7 +242,7 @@ def main() -> None:
                       *_figures(row, 'stream'), f'{row["stream_p90_ms"]:.0f}')
     Console(width=120).print(table)
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+        write_atomically(arguments.json, json.dumps(rows, indent=1))
 
 
 if __name__ == '__main__':

@@ -30,6 +30,8 @@ from models import print_table
 import torch
 
 from intradp_lab.testbed.experiment import Place, place
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.processes import Command
 from intradp_ros.dds.dds_channel import DdsChannel
 from intradp_ros.dds.standalone import standalone_channel
@@ -220,14 +222,14 @@ def main() -> None:
     parser.add_argument('--frames', type=int, default=25)
     parser.add_argument('--transports', nargs='+', choices=list(TRANSPORTS),
                         default=['udp', 'large_data'])
-    parser.add_argument('--json', type=Path, help='write the figures here too')
+    parser.add_argument('--json', type=result_file, help='write the figures here too')
     parser.add_argument('--side', choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
         prepare_process()
         with standalone_channel(NAME, args.side) as channel:
             found = (play if args.side == 'robot' else serve)(channel, args.frames)
-        args.json.write_text(json.dumps(found))
+        write_atomically(args.json, json.dumps(found))
         return
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for transport in args.transports:
@@ -240,7 +242,7 @@ def main() -> None:
                 for side in SIDES}
         show(transport, args.mbps, results[transport])
     if args.json:
-        args.json.write_text(json.dumps(results, indent=2) + '\n')
+        write_atomically(args.json, json.dumps(results, indent=2) + '\n')
 
 
 def show(transport: str, mbps: float, results: Mapping[str, Mapping[str, Any]]) -> None:

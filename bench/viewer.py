@@ -22,7 +22,9 @@ import time
 from typing import Any
 
 from intradp_lab.soak.soak_site import open_site, SERVER
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.cli.view_live import LINGER, Live
+from intradp_ros.core.atomic_write import write_atomically
 
 #: Seconds of a turn, and at its beginning those in which the listener starts or ends.
 TURN, SETTLE = 20.0, LINGER + 5.0
@@ -67,12 +69,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--rounds', type=int, default=5)
-    parser.add_argument('--json', type=Path, metavar='FILE')
+    parser.add_argument('--json', type=result_file, metavar='FILE')
     args = parser.parse_args()
     found = measure(args.rounds)
     print(json.dumps(found, indent=1))
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+        write_atomically(args.json, json.dumps(found, indent=1))
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+import re
 
 import pytest
 
@@ -34,6 +35,15 @@ def test_what_cannot_is_refused(tmp_path: Path) -> None:
             (result_picture, f'{tmp_path}/file/a.png', 'is a file')):
         with pytest.raises(argparse.ArgumentTypeError, match=why):
             read(name)
+
+
+@pytest.mark.parametrize('script', sorted((Path(__file__).parents[2] / 'bench').glob('*.py')),
+                         ids=lambda path: path.stem)
+def test_benchmarks_look_before_they_measure(script: Path) -> None:
+    """Who finds no folder for the figures of an hour loses them."""
+    for option in re.findall(r"'--(?:json|plot)', type=.*", script.read_text()):
+        assert re.search(r'type=result_(file|picture)\b', option), option
+    assert not re.search(r'json\.write_text|savefig', script.read_text())
 
 
 def test_commands_say_so_before_they_load_a_model(intradp, tmp_path: Path) -> None:
