@@ -20,6 +20,10 @@ ROS 2 is installed as wheels, without the command ros2. Machines that work toget
 #: Nodes of fleets, which share the air.
 FLEET_NODES = ('coordinator_node', 'device_node', 'language_node')
 
+#: Ctrl-C ends a node that is being imported without a traceback; later it takes signals itself.
+SILENT = ('import signal; signal.getsignal(2) is signal.default_int_handler and '
+          'signal.signal(2, signal.SIG_DFL)')
+
 EPILOG = """\
 examples:
   intradp node offload_node
@@ -48,4 +52,5 @@ def run(args: argparse.Namespace) -> int:
     if warning:
         print(f'intradp: warning: {warning}', file=sys.stderr)
     words = module_arguments(node_modules()[args.name], *args.words)
+    words[2] = f'{SILENT}; {words[2]}'
     os.execvpe(words[0], words, {**os.environ, **variables})

@@ -7,8 +7,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 import shutil
+import signal
+import subprocess
 import sys
 
+from dispositions import heeded
 from node_processes import own_domain, TESTS, TIMEOUT
 import pytest
 
@@ -41,3 +44,17 @@ def test_an_unknown_node_is_refused_with_those_that_there_are(
         main(['node', 'no_node'])
     said = capsys.readouterr().err
     assert all(name in said for name in node_modules())
+
+
+def test_a_node_that_is_interrupted_while_it_is_imported_leaves_no_traceback(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also as the executable that CMake makes."""
+    (tmp_path / 'rclpy.py').write_text('import os, signal\nos.kill(os.getpid(), signal.SIGINT)')
+    monkeypatch.setenv('PYTHONPATH', f'{tmp_path}{os.pathsep}{os.environ["PYTHONPATH"]}')
+    template = (Path(__file__).parents[2] / 'cmake' / 'executable.py.in').read_text()
+    executable = tmp_path / 'executable.py'
+    executable.write_text(template.replace('@module@', node_modules()['offload_node']))
+    with heeded(signal.SIGINT):
+        for words in (['-m', 'intradp_ros.cli', 'node', 'offload_node'], [str(executable)]):
+            ended = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+            assert (ended.returncode, ended.stderr) == (-signal.SIGINT, '')
