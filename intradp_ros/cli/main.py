@@ -22,6 +22,7 @@ import re
 import signal
 import sys
 import threading
+import traceback
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 import warnings
@@ -230,13 +231,15 @@ def _ending_in_order() -> Iterator[list[int]]:
     """
     Raise `Ended` at a signal that would end the process; not if it is ignored.
 
-    Yield the signals that came.  Libraries make other errors of one that interrupts their
-    import: such an error is `Ended`, too.
+    Yield those that came while something was imported.  Libraries make other errors of them, or
+    none: such an error is `Ended`, too.
     """
     came: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        if any(each.f_code.co_filename.startswith('<frozen importlib')
+               for each, _ in traceback.walk_stack(frame)):
+            came.append(number)
         raise Ended(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)

@@ -199,16 +199,19 @@ def test_a_signal_ends_a_command_in_order(tmp_path, number, status, said):
 
 @pytest.mark.parametrize('caught', ['BaseException as error: raise ImportError from error',
                                     'BaseException: pass'])
-def test_a_signal_that_an_import_takes_for_a_failure_ends_the_command(monkeypatch, capsys, caught):
+def test_a_signal_that_an_import_takes_for_a_failure_ends_the_command(
+        monkeypatch, tmp_path, capsys, caught):
     """NumPy's and SciPy's make a RecursionError of it, or go on."""
+    (tmp_path / 'interrupted.py').write_text(
+        f'import os, signal\ntry: os.kill(os.getpid(), signal.SIGINT)\nexcept {caught}\n')
+    monkeypatch.syspath_prepend(tmp_path)
     module = types.ModuleType('intradp_ros.cli.key')
-    exec('import os, signal\n\n\ndef add_arguments(parser):\n'
-         '    try: os.kill(os.getpid(), signal.SIGINT)\n'
-         f'    except {caught}\n\n\nrun = print', module.__dict__)
+    exec('def add_arguments(parser): import interrupted\n\n\nrun = print', module.__dict__)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     with heeded(signal.SIGINT):
         assert main(['key']) == 130
     assert capsys.readouterr() == ('', 'intradp: interrupted\n')
+    sys.modules.pop('interrupted', None)
 
 
 def test_an_interrupt_of_the_first_imports_is_one_line() -> None:
