@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
-import copy
 from io import StringIO
 import logging
 from typing import Any
@@ -38,7 +37,7 @@ from intradp_ros.graph.opaque import import_opaque
 from intradp_ros.graph.operator_graph import OperatorGraph, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.to_float64 import double_inputs, in_double
-from intradp_ros.graph.trial_run import private_copy, Rehearsal, rehearse
+from intradp_ros.graph.trial_run import private_copy, Rehearsal, rehearse, whole_copy
 
 METHODS = ('export', 'trace', 'module')
 
@@ -179,7 +178,7 @@ def _same_in_double(model: nn.Module, call: ExampleCall, graph: OperatorGraph) -
     inputs = double_inputs(call.tensors)
     args, kwargs = call.rebuild(inputs)
     try:
-        results = pytree.tree_leaves(copy.deepcopy(model).eval().double()(*args, **kwargs))
+        results = pytree.tree_leaves(whole_copy(model).double()(*args, **kwargs))
         return explained_by_rounding(
             _single(results), _single(run_graph(in_double(graph), inputs)))
     except Exception:  # a model that names its precision does not run in another

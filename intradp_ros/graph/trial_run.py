@@ -19,7 +19,7 @@ copied) is not found, unless results differ.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 import copy
 from dataclasses import dataclass
@@ -71,17 +71,26 @@ def private_copy(model: nn.Module, parameters: bool = False) -> nn.Module:
 
     :raises CaptureError: if the model cannot be copied.
     """
-    held = list(model.parameters())
-    parameters = parameters and sum(p.numel() * p.element_size() for p in held) <= _COPIED_BYTES
-    shared: dict[int, Any] = {} if parameters else {id(p): p for p in held}
+    small = sum(p.numel() * p.element_size() for p in model.parameters()) <= _COPIED_BYTES
+    return whole_copy(model, () if parameters and small else model.parameters())
+
+
+def whole_copy(model: nn.Module, shared: Iterable[torch.Tensor] = ()) -> nn.Module:
+    """
+    Return a copy of the model in evaluation mode, with what parameters hold besides numbers.
+
+    :param shared: tensors that are not copied.
+    :raises CaptureError: if the model cannot be copied.
+    """
+    held, known = list(model.parameters()), {id(tensor): tensor for tensor in shared}
     for module in model.modules():
         for item in vars(module).values():
             if isinstance(item, torch.Tensor) and not item.is_leaf:
-                shared[id(item)] = item.detach().clone()
+                known[id(item)] = item.detach().clone()
     try:
-        copied = copy.deepcopy(model, shared).eval()
+        copied = copy.deepcopy(model, known).eval()
         for own, other in zip(held, copied.parameters()):  # PyTorch copies no attributes of them
-            vars(other).update({name: copy.deepcopy(item, shared) for name, item in
+            vars(other).update({name: copy.deepcopy(item, known) for name, item in
                                 vars(own).items() if name not in vars(other)})
         return copied
     except Exception as error:
@@ -102,6 +111,9 @@ def own_forward(model: nn.Module) -> nn.Module:
         vars(bare).update(vars(model))
     else:
         bare = copy.copy(model)
+        if bare is model:
+            bare = object.__new__(model.__class__)
+        vars(bare).update(vars(model))  # what its __getstate__ leaves out
     for name in HOOKS:
         vars(bare)[name] = OrderedDict()
     return bare
@@ -126,7 +138,29 @@ def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehe
     with put_back(own), _unseen_draws():
         trial = _Trial(model, call, mutable_identities(own), effects)
         with put_back(trial.state):
-            return trial.rehearse()
+            rehearsal = trial.rehearse()
+        with _evaluating(model):
+            itself = _run(model, call, call.tensors)
+        if itself.tree != rehearsal.tree or not explained_by_rounding(
+                itself.results, rehearsal.results):
+            raise CaptureError(
+                f'a copy of {type(model).__name__} returns something else than the model, and '
+                'capture works on copies: see its __deepcopy__, __getstate__ or train, and those '
+                'of what it holds')
+        return rehearsal
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Let a model behave as in evaluation, without telling it."""
+    training = [module for module in model.modules() if getattr(module, 'training', False)]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 class _Trial:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 import warnings
 
 from graph.nets import (
@@ -25,6 +26,7 @@ import torch
 from torch import nn
 
 from intradp_ros.graph.capture import capture
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.operator_graph import OperatorGraph, ParameterRef, ValueRef
 from intradp_ros.graph.reference_evaluation import run_graph
 
@@ -260,3 +262,47 @@ def test_selection_among_nearly_equal_numbers_is_no_other_computation() -> None:
     x = (torch.rand(1, 3, 40, 40) * 4).round() / 4
     graph = capture(BestPixels(), x, methods=('export',))
     assert graph.method == 'export'
+
+
+class Gained(nn.Module):
+    """One whose copies have the gain that it was made with."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how, self.gain = nn.Conv2d(3, 3, 1), how, 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layer(x).tanh()
+        return y * getattr(self.layer.weight, 'gain', 1.0) * self.gain
+
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        if self.how == 'copies':
+            return Gained(self.how)
+        copied = Gained.__new__(Gained)
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
+
+def test_a_model_whose_copies_are_not_like_it_is_refused() -> None:
+    model, x = Gained('copies').eval(), torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+    model.gain = 3.0
+    with pytest.raises(CaptureError, match='a copy of Gained'):
+        capture(model, x)
+    assert model.gain == 3.0 and not model.training
+
+
+def test_what_a_parameter_holds_besides_numbers_is_not_lost() -> None:
+    model, x = Gained('').eval(), torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+    vars(model.layer.weight)['gain'] = 3.0
+    with pytest.raises(CaptureError, match='something else than the model'):
+        capture(model, x, methods=('export', 'trace'))
+
+
+def test_a_model_in_training_is_left_there() -> None:
+    model, x = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), torch.ones(1, 3, 4, 4)
+    model[0].eval()
+    before = copy.deepcopy(model.state_dict())
+    graph = capture(model, x)
+    assert [part.training for part in model.modules()] == [True, False, True]
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+    assert torch.allclose(run_graph(graph, [x])[0], model.eval()(x))

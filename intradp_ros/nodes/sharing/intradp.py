@@ -183,11 +183,11 @@ class _SharedForward:
             model.eval()
         except Exception as error:  # noqa: B902 - such as of a program that torch.export made
             self._tried, self._refused = True, f'eval() fails: {_cause(error)}'
-        call: Any = type(model).__call__
-        if not getattr(call, '__module__', 'torch').startswith('torch'):
-            self._tried, self._refused = True, (
-                f'{type(model).__name__} defines __call__, which would run beside the shared '
-                'forward: move what it does to forward')
+        for name in ('__call__', '_call_impl'):
+            if not getattr(getattr(type(model), name), '__module__', 'torch').startswith('torch'):
+                self._tried, self._refused = True, (
+                    f'{type(model).__name__} defines {name}, which would run beside the shared '
+                    'forward: move what it does to forward')
         self.place = StandIn(model, self)
         self.plain = self.place.plain
 
@@ -456,4 +456,6 @@ def _on_host(model: torch.nn.Module) -> torch.nn.Module:
     copies: dict[int, Any] = {id(t): t.detach().cpu() for t in tensors}
     copies |= {id(p): torch.nn.Parameter(copies[id(p)], p.requires_grad)
                for p in model.parameters()}
+    for tensor in tensors:  # what they hold besides numbers
+        vars(copies[id(tensor)]).update(deepcopy(vars(tensor), copies))
     return deepcopy(model, copies)
