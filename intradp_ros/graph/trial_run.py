@@ -137,30 +137,37 @@ def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehe
             'to call: make what it yields an input of the model')
     with put_back(own), _unseen_draws():
         trial = _Trial(model, call, mutable_identities(own), effects)
-        with put_back(trial.state):
+        copied = trial.state
+        with put_back(copied):
             rehearsal = trial.rehearse()
-        with _evaluating(model):
-            itself = _run(model, call, call.tensors)
-        if itself.tree != rehearsal.tree or not explained_by_rounding(
-                itself.results, rehearsal.results):
-            raise CaptureError(
-                f'a copy of {type(model).__name__} returns something else than the model, and '
-                'capture works on copies: see its __deepcopy__, __getstate__ or train, and those '
-                'of what it holds')
+        if copied.changed_items(own) or copied.changed_tensors(own):
+            with _evaluating(model):
+                itself = _run(model, call, call.tensors)
+            if itself.tree != rehearsal.tree or not explained_by_rounding(
+                    itself.results, rehearsal.results):
+                raise CaptureError(
+                    f'a copy of {type(model).__name__} returns something else than the model, and '
+                    'capture works on copies: see its __deepcopy__, __getstate__ or train, and '
+                    'those of what it holds')
         return rehearsal
 
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Let a model behave as in evaluation, without telling it."""
-    training = [module for module in model.modules() if getattr(module, 'training', False)]
-    for module in training:
-        module.training = False
+    """Let a model behave as in evaluation, without telling it; put its attributes back."""
+    parts = [(part, dict(vars(part)), dict(part._buffers)) for part in model.modules()
+             if not isinstance(part, torch.jit.ScriptModule)]
+    for part, had, _ in parts:
+        if had.get('training'):
+            part.training = False
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        for part, had, buffers in parts:
+            vars(part).clear()
+            vars(part).update(had)
+            part._buffers.clear()
+            part._buffers.update(buffers)
 
 
 class _Trial:

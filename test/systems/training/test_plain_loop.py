@@ -610,3 +610,31 @@ def loss_that_reaches_nothing() -> TrainingTask:
 def test_it_is_refused_by_name(make: Callable[[], TrainingTask], reason: str) -> None:
     with pytest.raises(TaskError, match=reason):
         tried(made(make))
+
+
+class Copied(nn.Module):
+    """One with a factor that copies lose, or that is an attribute of a parameter."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.a, self.factor = nn.Linear(6, 4), factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.a(x)
+        return y * self.factor * getattr(self.a.weight, 'factor', 1.0)
+
+
+class Dropping(Copied):
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), 'factor': 1.0}
+
+
+@pytest.mark.parametrize('where', ['parameter', 'module'])
+def test_what_copies_lose_is_refused(where: str) -> None:
+    module = (Copied() if where == 'parameter' else Dropping(3.0)).double()
+    if where == 'parameter':
+        vars(module.a.weight)['factor'] = 3.0
+    cause = 'does not return what' if where == 'parameter' else 'a copy of Dropping'
+    with pytest.raises(TaskError, match=cause):
+        capture(task_of(module))
+    assert module.factor == (1.0 if where == 'parameter' else 3.0) and module.training

@@ -31,7 +31,7 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
     run_pass,
     StageInterpreter,
 )
-from intradp_ros.systems.training.layers.trying import clones, done
+from intradp_ros.systems.training.layers.trying import clones, copied_module, done
 
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
@@ -68,7 +68,7 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
 
     :raises TaskError: if a second pass on a copy, with equal draws, returns other values.
     """
-    module = copy.deepcopy(module)
+    module = copied_module(module)
     before = {name: t.detach().clone() for name, t in by_first_name(module).items()}
     made, after = [], dict[str, torch.Tensor]()
     drawn, given = generators(), clones(inputs)
@@ -97,19 +97,32 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
             if 'num_batches_tracked' not in name}, structure
 
 
-def returned_by(module: nn.Module, inputs: Any, task: TrainingTask) -> Structure:
-    """Return what form the results of a module have, which is as it was after the pass."""
+def passed(module: nn.Module, inputs: Any, task: TrainingTask) -> tuple[Tensors, Structure]:
+    """Return the results of a pass of a module, which is as it was after it, and their form."""
     attributes = attributes_of(module)
     buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
     try:
         with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
                 torch.random.fork_rng(devices=[]):
-            return taken_apart(call(module, inputs))[1]
+            return taken_apart(call(module, inputs))
     finally:
         restore_attributes(attributes)
         with torch.no_grad():
             for name, buffer in module.named_buffers():
                 buffer.copy_(buffers[name])
+
+
+def check_copy(copied: nn.Module, module: nn.Module, inputs: Any, task: TrainingTask) -> None:
+    """See that a copy does what the module does; TaskError if not: devices have copies."""
+    made = []
+    for one in (module, copied):
+        with drawing(_TRIED):
+            made.append(done('the module', lambda: passed(one, clones(inputs), task),  # noqa: B023
+                             _GRADIENTS)[0])
+    if len(made[0]) != len(made[1]) or not all(map(_same, *made)):
+        raise TaskError(f'a copy of {type(module).__name__} returns something else than itself, '
+                        'and devices train copies: see its __deepcopy__ and __getstate__, and '
+                        'those of what it holds')
 
 
 def attributes_of(module: nn.Module) -> Attributes:
@@ -193,8 +206,9 @@ def check_equal(root: fx.GraphModule, module: nn.Module, given: Structure, input
         what = f'has other gradients of {", ".join(sorted(wrong)[:3])}' if same else \
             'does not return what the module returns'
         raise TaskError(f'the export of {type(module).__name__} {what}: use no views that are '
-                        'written to, nothing that changes with each call, no hooks on tensors, no '
-                        'autograd functions of your own, and checkpoint(use_reentrant=False)')
+                        'written to, nothing that changes with each call, no attributes of '
+                        'parameters, no hooks on tensors, no autograd functions of your own, and '
+                        'checkpoint(use_reentrant=False)')
 
 
 def check_evaluates(root: fx.GraphModule, module: nn.Module, given: Structure, inputs: Tensors,

@@ -10,7 +10,6 @@ their names.  So whoever goes on with a training has them, and copies of layers 
 from __future__ import annotations
 
 from collections.abc import Mapping
-import copy
 from dataclasses import dataclass, replace
 import math
 import sys
@@ -21,6 +20,7 @@ import torch
 from intradp_ros.runtime.models.weight_file import module_state
 from intradp_ros.systems.training.base.structure import tensors_of
 from intradp_ros.systems.training.base.task import call, losses_of, TrainingTask
+from intradp_ros.systems.training.layers.trying import copied_module
 
 #: The name of what is best so far in a state, and what the names of the best weights begin with.
 BEST, BEST_WEIGHTS = 'v:best', 'w:'
@@ -99,7 +99,7 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
     if check is None or not len(check) or not state:
         return None
     plain = replace(task, autocast=None)
-    module = copy.deepcopy(task.module).eval()
+    module = copied_module(task.module).eval()
     module.load_state_dict(module_state(state), strict=False)
     loss, counted, right, classes = 0.0, 0.0, 0, True
     with torch.no_grad():

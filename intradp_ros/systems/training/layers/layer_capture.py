@@ -29,14 +29,15 @@ from intradp_ros.systems.training.base.user_code import drawing
 from intradp_ros.systems.training.layers.export_checks import (
     attributes_of,
     check_changes,
+    check_copy,
     check_equal,
     check_evaluates,
     generators,
     Hooks,
     own_function,
     pass_changes,
+    passed,
     restore_attributes,
-    returned_by,
     TRIED_ROWS,
 )
 from intradp_ros.systems.training.layers.export_rewrite import functional, inline, name_as
@@ -50,6 +51,7 @@ from intradp_ros.systems.training.layers.layer_graph import (
 )
 from intradp_ros.systems.training.layers.row_independence import not_proved
 from intradp_ros.systems.training.layers.stage_interpreter import dtypes_of, Pass, run_pass
+from intradp_ros.systems.training.layers.trying import copied_module
 
 MOST_ROWS = 1 << 20
 #: What to change in a module, by what an export that fails says, or where it fails.
@@ -92,7 +94,7 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
         raise TaskError(f'a sample is 1 to {MOST_TENSORS} tensors, and nothing else: inputs are '
                         f'{given.spec}, targets {wanted.spec}')
     module = task.module if task.module.training else task.module.train()
-    kept = None if checked else copy.deepcopy(module)
+    kept = None if checked else copied_module(module)
     for name, part in module.named_modules():
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is None and \
                 part.track_running_stats and part.training and not task.freeze_norms:
@@ -100,8 +102,9 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
                             'not supported; give it a momentum, or freeze_norms to the task')
     changed = dict[str, torch.Tensor]()
     if kept is None:
-        returned = returned_by(module, given.filled(inputs), task)
+        returned = passed(module, given.filled(inputs), task)[1]
     else:
+        check_copy(kept, module, given.filled(inputs), task)
         changed, returned = pass_changes(kept, given.filled(inputs), task)
     root = _exported(module, given, inputs)
     if any('_add_batch_dim' in str(node.target) for node in root.graph.nodes):
