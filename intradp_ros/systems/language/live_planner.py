@@ -42,6 +42,7 @@ class LanguagePlanner(Planner):
         self._last: SegmentPlan | None = None
         self._alive: frozenset[str] = frozenset()
         self._looked = 0.0
+        self._said = list[str]()  # of the last plan
         self._told = False  # that nothing fits any more
 
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
@@ -50,9 +51,12 @@ class LanguagePlanner(Planner):
         found = self._planned(now)
         if found is None:
             return None
-        self._log(f'{found.answer}; {1e3 * found.seconds:.1f} ms a token are predicted')
-        if bits := self.bits(found.plan):
-            self._log(bits)
+        said = [f'{found.answer}; {1e3 * found.seconds:.1f} ms a token are predicted',
+                *filter(None, [self.bits(found.plan)])]
+        if said != self._said:  # it may be asked again before the plan is in use
+            for line in said:
+                self._log(line)
+        self._said = said
         return self._proposal(replace(found.plan, cache=secrets.token_hex(_NAME_BYTES)))
 
     def look(self, now: float) -> Proposal | None:

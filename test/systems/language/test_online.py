@@ -175,6 +175,21 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
                 after.at(step), name, manifest, given.lane).total <= local.memory[name]
 
 
+def test_the_planner_says_a_plan_once_and_once_that_nothing_fits_any_more(model):
+    manifest, _, _ = model
+    said = []
+    planner = LanguagePlanner(costs(manifest, 2), 'a', said.append)
+    assert planner.plan(frozenset('ab'), 0.0) and planner.plan(frozenset('ab'), 0.1)
+    assert [line for line in said if 'a token are predicted' in line] == said[:1]
+    planner.costs = costs(manifest, 2, memory=1000.0)
+    assert not planner.look(1.0) and not planner.look(2.0)
+    assert len(said) == 2 and said[1].endswith('short; the plan in use stays')
+    assert not planner.plan(frozenset('ab'), 3.0) and planner.why + '; the plan in use stays' \
+        == said[1]
+    assert len(said) == 2 and not planner.plan(frozenset('b'), 4.0)
+    assert planner.why == 'the head a is not there'
+
+
 def test_the_planner_makes_steps_that_read_less_while_there_is_little_to_keep(model):
     manifest, _, _ = model
     given = costs(manifest, 2, tokens=1024)
