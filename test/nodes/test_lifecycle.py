@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 import re
 import threading
 import time
 from typing import Any, TypeVar
+import warnings
 
 from imagined_accelerator import ACCELERATORS
 from node_processes import DENSE, Observer, picture, relative_difference, SCENE, unsplit
@@ -23,7 +25,7 @@ from rclpy.parameter import Parameter
 import small_models
 import torch
 
-from intradp_ros.nodes.common.lifecycle import ManagedNode
+from intradp_ros.nodes.common.lifecycle import log_warning, ManagedNode
 from intradp_ros.nodes.fleet.coordinator_node import CoordinatorNode
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.serving.client_node import ClientNode
@@ -291,3 +293,16 @@ def test_a_simulation_that_stands_still_silences_no_node(context: rclpy.Context,
         with spinning(node, context):
             assert node.trigger_activate() == SUCCESS
             observer.wait(lambda: observer.status(node.get_name()), 'diagnostics', TIMEOUT)
+
+
+def test_warnings_of_the_package_are_logged_others_shown_as_ever(
+        capfd: pytest.CaptureFixture[str]) -> None:
+    shown = list[str]()
+    with warnings.catch_warnings():
+        warnings.simplefilter('always')
+        warnings.showwarning = partial(log_warning, lambda text, *place: shown.append(str(text)))
+        warnings.warn_explicit('cannot be kept', UserWarning, log_warning.__code__.co_filename, 7)
+        warnings.warn('of a library', stacklevel=1)
+    [line] = capfd.readouterr().err.splitlines()
+    assert '[WARN]' in line and line.endswith('cannot be kept') and '.py' not in line
+    assert shown == ['of a library']

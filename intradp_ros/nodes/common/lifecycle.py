@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 import sys
 import time
 import traceback
 from typing import Any
+import warnings
 
 from diagnostic_msgs.msg import DiagnosticArray
 import rclpy
@@ -232,6 +235,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
     search_working_directory()  # parameters may name a module of it
     ending = EndingSignals()  # rclpy's own would end the context before the node can say good-bye
     node = _made(make, args)
+    warnings.showwarning = partial(log_warning, warnings.showwarning)
     try:
         if node.get_parameter(AUTOSTART.name).value:
             _start(node)
@@ -242,6 +246,15 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
         node.release()
         node.destroy_node()
         rclpy.try_shutdown()
+
+
+def log_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning],
+                file: str, *place: Any) -> None:
+    """Log a warning of this package as nodes log theirs, without its line; others as they are."""
+    if str(Path(__file__).parents[2]) in file:
+        rclpy.logging.get_logger('intradp_ros').warning(str(message))
+    else:
+        otherwise(message, category, file, *place)
 
 
 def _made(make: Callable[[], ManagedNode], args: list[str] | None) -> ManagedNode:
