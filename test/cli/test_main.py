@@ -111,7 +111,8 @@ MODEL = ['example_models:dense', '--input', SHAPE]
 
 
 @pytest.mark.parametrize('arguments, says', [
-    (['inspect', 'no.such.package:model', '--input', SHAPE], "No module named 'no'"),
+    (['inspect', 'no.such.package:model', '--input', SHAPE],
+     "No module named 'no': start where no lies, or install it (pip install no, say)"),
     (['inspect', 'example_models:nothing', '--input', SHAPE], "no attribute 'nothing'"),
     (['inspect', 'example_models:not_a_module', '--input', SHAPE], 'returned a int'),
     (['inspect', 'no_such.graph'], 'names no model: there is no such file'),

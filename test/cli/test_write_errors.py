@@ -22,7 +22,8 @@ def alone(script: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('commands', [('key', 'fleet plan', 'fleet show', 'serve plan')])
+@pytest.mark.parametrize('commands', [
+    ('key', 'fleet plan', 'fleet show', 'serve plan'), ('profile', 'model add')])
 def test_a_command_that_cannot_write_says_so_and_leaves_what_was_there(
         commands: tuple[str, ...], tmp_path: Path) -> None:
     if not shutil.which('unshare') or alone(MOUNT, str(tmp_path)).returncode:

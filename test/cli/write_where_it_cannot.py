@@ -16,6 +16,7 @@ from importlib import import_module
 import io
 import os
 from pathlib import Path
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,8 @@ COMMANDS: Mapping[str, str] = {
     'fleet plan': 'fleet plan $graph.txt --fleet $fleet.yaml -o +plan.json --timeline +gantt.png '
                   '--loads +loads.svg',
     'fleet show': 'fleet show $fleet.yaml --picture +fleet.svg',
+    'profile': 'profile small_models:dense --input 1x3x64x96 --dtype uint8 -o +profile.json',
+    'model add': 'model add small_models:dense --input 1x3x64x96 --out +model.graph',
     'serve plan': 'serve plan --fleet $fleet.yaml --services $services.yaml --asked detector=20 '
                   '-o +placement.json',
 }
@@ -49,6 +52,11 @@ def ran(words: list[str]) -> tuple[int, str]:
         except SystemExit as ended:
             status = int(ended.code or 0)
     return status, said.getvalue()
+
+
+def clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -105,8 +113,7 @@ def check(name: str, disk: Path, good: Path) -> None:
     assert status == 0, (name, said)
     for kind in (full, filling, read_only):
         for former in (False, True)[:1 if name == 'key' else 2]:
-            for path in disk.iterdir():
-                path.unlink()
+            clear(disk)
             for file in written if former else ():
                 (disk / file).write_text('former')
             before = tree(disk)
@@ -122,8 +129,7 @@ def check(name: str, disk: Path, good: Path) -> None:
             assert 'No space left' in said or 'Read-only' in said or 'cannot be written' in said, (
                 where, said)
             assert left == before, (where, left.keys() ^ before.keys(), said)
-    for path in disk.iterdir():
-        path.unlink()
+    clear(disk)
     with filled(disk), patch.dict(os.environ, INTRADP_CACHE=str(disk / 'cache')):
         status, said = ran(words(whole)) if name != 'key' else (0, '')
         assert status == 0 and 'Traceback' not in said, (name, 'cache', said)

@@ -149,12 +149,19 @@ def load_factory(source: str) -> torch.nn.Module:
         model = getattr(importlib.import_module(module_name), factory)()
     except (Exception, SystemExit) as error:  # the user's code: whatever it raises is the cause
         raise ModelSpecError(f'cannot load {source!r} (wanted package.module:factory): '
-                             f'{type(error).__name__}: {error}') from error
+                             f'{type(error).__name__}: {error}{_missing(error)}') from error
     if not isinstance(model, torch.nn.Module):
         raise ModelSpecError(f'{source} returned a {type(model).__name__}, not a torch.nn.Module')
     with suppress(NotImplementedError):  # an exported program is what it was exported as
         model.eval()
     return model
+
+
+def _missing(error: BaseException) -> str:
+    """Return what to do about a package that is not there, '' if the error is another one."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or '.' in error.name:
+        return ''
+    return f': start where {error.name} lies, or install it (pip install {error.name}, say)'
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
