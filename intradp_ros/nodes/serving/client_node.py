@@ -200,7 +200,7 @@ class ClientNode(ManagedNode):
         assert end is not None and served is not None
         tensors, strategy, compute = end.tensors, SERVED, 0.0
         if end.fate is not InferFate.IN_TIME:
-            deadly = end.reason == DEADLY
+            deadly = end.reason.startswith(DEADLY)
             self._troubles.report([f'no answer of a gateway: {_without_numbers(end.reason)}' + (
                 '; nor does the own model compute it' if deadly and self._own else '')])
             if self._own is None or deadly or time.monotonic() > frame.deadline:

@@ -28,7 +28,7 @@ DTYPES = ('bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64
 MAX_PRIORITY = 1 << 20
 #: The reason of a refusal by a gateway that goes: another one may be asked.
 CLOSING = 'the gateway is closing'
-#: That of a refusal of what processes die of: who computes it, too, may die of it.
+#: How that of a request begins of which processes died: who computes it, too, may die of it.
 DEADLY = 'executors died while they computed it'
 
 Tensors = Mapping[str, 'np.ndarray[tuple[int, ...], np.dtype[np.generic]]']

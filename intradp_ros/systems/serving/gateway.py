@@ -372,6 +372,7 @@ class Gateway:
                 return
             held.away, held.withdraw = '', None
             end = self._checked(held, site, end)
+            held.deaths = max(held.deaths, end.deaths)
             if end.fate in (InferFate.IN_TIME, InferFate.LATE):
                 late = end.fate is InferFate.LATE or now > held.deadline
                 self._end(held, replace(
@@ -380,7 +381,6 @@ class Gateway:
             else:
                 held.path = tuple(dict.fromkeys((*held.path, *end.path, site)))
                 held.retry = min(held.retry, now + end.retry_after)
-                held.deaths = max(held.deaths, end.deaths)
                 self._place_it(held, now)
             self._start_free(now)
         self._outbox.drain()

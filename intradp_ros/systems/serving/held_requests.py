@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 import heapq
 import math
 
-from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
+from intradp_ros.runtime.requests.infer_requests import (
+    DEADLY,
+    InferEnd,
+    InferFate,
+    InferRequest,
+)
 from intradp_ros.systems.serving.executor import Opened
 from intradp_ros.systems.serving.fates import ServiceFates
 from intradp_ros.systems.serving.service import Service
@@ -197,5 +202,8 @@ class HeldRequests:
                 counts.promised += int(now <= held.predicted + 1e-3)
             else:
                 counts.wasted += held.hops
-        return replace(end, finished=now - held.came, predicted=held.predicted - held.came,
+        dies = held.deaths and end.fate in (InferFate.REFUSED, InferFate.LATE) \
+            and not end.reason.startswith(DEADLY)
+        return replace(end, reason=f'{DEADLY}: {end.reason}' if dies else end.reason,
+                       finished=now - held.came, predicted=held.predicted - held.came,
                        path=tuple(dict.fromkeys((*held.path, *end.path))), deaths=held.deaths)

@@ -294,6 +294,14 @@ def test_a_request_of_which_executors_die_is_refused_before_it_ends_them_all():
     world.whole(2)
 
 
+def test_a_request_of_which_an_executor_died_says_so_however_it_is_refused():
+    world = World()
+    world.ask(0, remaining=0.3, value=POISON)
+    world.until(101)
+    assert world.ends[0].fate is InferFate.REFUSED and world.ends[0].deaths == 1
+    assert world.ends[0].reason == f'{DEADLY}: no site serves it'
+
+
 def test_what_executors_die_of_takes_nobody_of_its_batch_along():
     """After the first death they are computed one by one; what is computed by then is answered."""
     world = World(lanes=4)
