@@ -7,7 +7,9 @@ from __future__ import annotations
 from array import array
 from contextlib import contextmanager
 import math
+import os
 from pathlib import Path
+import signal
 import time
 
 from node_processes import (
@@ -230,6 +232,27 @@ def test_frames_keep_their_order_and_come_once_when_a_gateway_is_killed(tmp_path
             assert answers(observer.results[number], picture(pictures[number]))
         observer.wait(lambda: int(observer.status('client_node').get('changes_of_gateway', 0)),
                       'its figures')
+
+
+@pytest.mark.slow
+def test_a_robot_does_not_compute_itself_what_an_executor_died_of(tmp_path: Path):
+    with running(tmp_path, SERVICES) as (start, observer, gateway):
+        site = start.start('gateway_node', gateway)
+        Asker(observer).wait_until_served()
+        start.start('client_node', {**CLIENT, 'model': DENSE})
+        _met(observer)
+        time.sleep(1.0)  # all images of before
+        for task in Path(f'/proc/{site.pid}/task').glob('*/children'):
+            for child in task.read_text().split():
+                os.kill(int(child), signal.SIGSTOP)  # what hangs in a batch is ended
+        number = observer.publish(picture(9))
+        observer.wait(lambda: int(observer.status('client_node')['frames_refused']), 'its end')
+        assert number not in observer.results
+        assert not int(observer.status('client_node')['results_own'])
+        site.kill()
+        observer.wait(lambda: observer.publish(picture(3)) and int(
+            observer.status('client_node')['results_own']), 'the own model')
+        assert number not in observer.results
 
 
 def _met(observer: Observer) -> int:
