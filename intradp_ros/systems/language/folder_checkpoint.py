@@ -136,7 +136,8 @@ def _config(folder: Path) -> Mapping[str, Any]:
 def _check_layers(path: Path, part: Any) -> None:
     """Raise ImportModelError for more layers than any model has, before they are made."""
     for key, value in part.items() if isinstance(part, dict) else ():
-        if 'layer' in key and isinstance(value, (int, float)) and value > MAX_LAYERS:
+        if 'layer' in key and 'per_layer' not in key and isinstance(value, (int, float)) \
+                and value > MAX_LAYERS:
             raise ImportModelError(f'{path}: {key[:60]} is {str(value)[:40]}; at most '
                                    f'{MAX_LAYERS} layers are taken')
         _check_layers(path, value)

@@ -105,6 +105,9 @@ TROUBLES: dict[str, tuple[Callable[[Path], object], str]] = {
         'AutoConfig': 'configuration_mine.MineConfig'}), 'code of its own'),
     'an unknown family': (lambda f: change(f / 'config.json', model_type='qwen2_moe'),
                           "'qwen2_moe' are not"),
+    'a vocabulary per layer': (lambda f: change(
+        f / 'config.json', model_type='gemma3n_text', vocab_size_per_layer_input=262144),
+        'the family .gemma3n_text. are not understood'),
     'no configuration': (lambda f: (f / 'config.json').unlink(), 'has no config.json'),
     'half a configuration': (lambda f: (f / 'config.json').write_text('{"model_type": '),
                              'config.json'),
