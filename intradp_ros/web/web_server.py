@@ -24,6 +24,9 @@ except ModuleNotFoundError as error:  # said with the command that brings it
                               + pip_install('web'), name='uvicorn') from error
 
 _LOG = logging.getLogger(__name__)
+# of web sockets that are refused: strangers would fill the log
+logging.getLogger('uvicorn.error').addFilter(
+    lambda record: 'without completing handshake' not in record.getMessage())
 #: Seconds that open answers have when the server closes.
 GRACE = 3
 #: Seconds after an error of the server itself until it begins anew.

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 import json
+import logging
 from pathlib import Path
 import socket
 import threading
@@ -106,6 +107,19 @@ def test_a_web_socket_needs_a_key_and_knows_its_client(site: Site) -> None:
             pass
         assert refused.value.response.status_code == 401
     assert site.guard.rejected == {'no_key': 4}
+
+
+def test_web_sockets_that_are_refused_write_no_log(site: Site,
+                                                   caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger('uvicorn.error').addHandler(caplog.handler)
+    try:
+        for _ in range(3):
+            with pytest.raises(InvalidStatus), site.socket('/images', ''):
+                pass
+        time.sleep(0.1)
+    finally:
+        logging.getLogger('uvicorn.error').removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 def test_messages_have_a_size_by_route(site: Site) -> None:
