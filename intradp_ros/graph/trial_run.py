@@ -154,20 +154,23 @@ def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehe
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Let a model behave as in evaluation, without telling it; put its attributes back."""
-    parts = [(part, dict(vars(part)), dict(part._buffers)) for part in model.modules()
+    """Let a model behave as in evaluation, without telling it; put back what its parts hold."""
+    parts = [(part, dict(vars(part))) for part in model.modules()
              if not isinstance(part, torch.jit.ScriptModule)]
-    for part, had, _ in parts:
+    held = [(one, copy.copy(one)) for _, had in parts for one in had.values()
+            if isinstance(one, (dict, list, set))]  # hooks and buffers among them
+    for part, had in parts:
         if had.get('training'):
             part.training = False
     try:
         yield
     finally:
-        for part, had, buffers in parts:
+        for part, had in parts:
             vars(part).clear()
             vars(part).update(had)
-            part._buffers.clear()
-            part._buffers.update(buffers)
+        for one, before in held:
+            one.clear()
+            one.extend(before) if isinstance(one, list) else one.update(before)
 
 
 class _Trial:

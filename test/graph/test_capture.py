@@ -306,3 +306,30 @@ def test_a_model_in_training_is_left_there() -> None:
     assert [part.training for part in model.modules()] == [True, False, True]
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
     assert torch.allclose(run_graph(graph, [x])[0], model.eval()(x))
+
+
+class Noting(nn.Module):
+    """One that begins with a hook at its first call, and whose copies differ in a note."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.note, self.hooked, self.seen = nn.Conv2d(3, 3, 1), object(), False, [0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.hooked:
+            self.hooked = True
+            self.layer.register_forward_hook(lambda layer, given, made: made * 2)
+        y: torch.Tensor = self.layer(x).tanh()
+        return y
+
+    def __deepcopy__(self, memo: Any) -> nn.Module:
+        copied = Noting.__new__(Noting)
+        vars(copied).update(copy.deepcopy({**vars(self), 'seen': [1]}, memo))
+        return copied
+
+
+def test_a_model_that_runs_itself_is_left_as_it_was() -> None:
+    model, x = Noting().eval(), torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+    graph = capture(model, x)
+    assert not model.hooked and not model.layer._forward_hooks and model.seen == [0]
+    assert torch.allclose(run_graph(graph, [x])[0], model(x), atol=1e-6)
