@@ -81,7 +81,7 @@ demo-serving: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools ## ask three s
 test: lint check ## set up, check style, types and imports, and run all tests
 
 test-all: lint ## as test, with the tests marked slow
-	$(MAKE) check TESTS="-m 'slow or not slow' $(TESTS)"
+	$(MAKE) check TESTS="-m 'slow or not slow' -o faulthandler_timeout=7200 $(TESTS)"
 
 check: $(STAMPS)/package $(STAMPS)/weights $(STAMPS)/tools $(STAMPS)/interfaces ## only run the tests (TESTS=...)
 	$(BIN)/pytest $(WORKERS) --durations=30 --durations-min=5 $(TESTS)
