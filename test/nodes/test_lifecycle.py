@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 import re
+import subprocess
+import sys
 import threading
 import time
 from typing import Any, TypeVar
@@ -306,3 +308,20 @@ def test_warnings_of_the_package_are_logged_others_shown_as_ever(
     [line] = capfd.readouterr().err.splitlines()
     assert '[WARN]' in line and line.endswith('cannot be kept') and '.py' not in line
     assert shown == ['of a library']
+
+
+HANGS = """
+import ctypes
+from intradp_ros.nodes.common import lifecycle
+from intradp_ros.nodes.sharing.planner_node import PlannerNode
+lifecycle.LAST = 0.5
+lifecycle.EndingSignals.spin = lambda *given: None
+lifecycle.ManagedNode.destroy_node = lambda node: ctypes.PyDLL(None).sleep(100)
+lifecycle.run_node(PlannerNode)
+"""
+
+
+def test_a_node_ends_though_the_middleware_does_not() -> None:
+    ended = subprocess.run([sys.executable, '-c', HANGS], capture_output=True, text=True,
+                           timeout=TIMEOUT)
+    assert ended.returncode == 1 and 'in run_node' in ended.stderr, ended.stderr

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+import faulthandler
 from functools import partial
 from pathlib import Path
 import sys
@@ -47,6 +48,8 @@ from intradp_ros.nodes.common.unused_overrides import (
 from intradp_ros.wire.rejections import Rejections
 from intradp_ros.wire.sanitise import quoted
 
+#: Seconds that the middleware has to end a node, after which its process ends.
+LAST = 60.0
 LATCHED = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL,
                      reliability=ReliabilityPolicy.RELIABLE)
 RELIABLE = QoSProfile(depth=10)
@@ -244,8 +247,11 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
         pass
     finally:
         node.release()
+        # Fast DDS was seen to wait, with Python's lock, for a callback that was over.
+        faulthandler.dump_traceback_later(LAST, exit=True, file=2)
         node.destroy_node()
         rclpy.try_shutdown()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def log_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning],
