@@ -39,6 +39,7 @@ from intradp_ros.graph.error_location import blame_submodule
 from intradp_ros.graph.example_call import ExampleCall
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.held_state import held_state, HeldState, HOOKS, mutable_identities, put_back
+from intradp_ros.graph.module_parts import attributes_put_back, copied
 from intradp_ros.graph.reference_evaluation import describe
 from intradp_ros.graph.surroundings import ASKING, other_time, Surroundings
 from intradp_ros.graph.tensor_bits import memory_address
@@ -82,17 +83,13 @@ def whole_copy(model: nn.Module, shared: Iterable[torch.Tensor] = ()) -> nn.Modu
     :param shared: tensors that are not copied.
     :raises CaptureError: if the model cannot be copied.
     """
-    held, known = list(model.parameters()), {id(tensor): tensor for tensor in shared}
+    known: dict[int, Any] = {id(tensor): tensor for tensor in shared}
     for module in model.modules():
         for item in vars(module).values():
             if isinstance(item, torch.Tensor) and not item.is_leaf:
                 known[id(item)] = item.detach().clone()
     try:
-        copied = copy.deepcopy(model, known).eval()
-        for own, other in zip(held, copied.parameters()):  # PyTorch copies no attributes of them
-            vars(other).update({name: copy.deepcopy(item, known) for name, item in
-                                vars(own).items() if name not in vars(other)})
-        return copied
+        return copied(model, known).eval()
     except Exception as error:
         raise CaptureError(
             f'{type(model).__name__} cannot be copied ({error}); capture works on a copy so as '
@@ -137,10 +134,10 @@ def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehe
             'to call: make what it yields an input of the model')
     with put_back(own), _unseen_draws():
         trial = _Trial(model, call, mutable_identities(own), effects)
-        copied = trial.state
-        with put_back(copied):
+        begun = trial.state
+        with put_back(begun):
             rehearsal = trial.rehearse()
-        if copied.changed_items(own) or copied.changed_tensors(own):
+        if begun.changed_items(own) or begun.changed_tensors(own):
             with _evaluating(model):
                 itself = _run(model, call, call.tensors)
             if itself.tree != rehearsal.tree or not explained_by_rounding(
@@ -154,23 +151,12 @@ def rehearse(model: nn.Module, call: ExampleCall, effects: bool = False) -> Rehe
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Let a model behave as in evaluation, without telling it; put back what its parts hold."""
-    parts = [(part, dict(vars(part))) for part in model.modules()
-             if not isinstance(part, torch.jit.ScriptModule)]
-    held = [(one, copy.copy(one)) for _, had in parts for one in had.values()
-            if isinstance(one, (dict, list, set))]  # hooks and buffers among them
-    for part, had in parts:
-        if had.get('training'):
-            part.training = False
-    try:
+    """Let a model behave as in evaluation, without telling it; put its attributes back."""
+    with attributes_put_back(model):
+        for part in model.modules():
+            if vars(part).get('training') and not isinstance(part, torch.jit.ScriptModule):
+                part.training = False
         yield
-    finally:
-        for part, had in parts:
-            vars(part).clear()
-            vars(part).update(had)
-        for one, before in held:
-            one.clear()
-            one.extend(before) if isinstance(one, list) else one.update(before)
 
 
 class _Trial:

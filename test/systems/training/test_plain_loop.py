@@ -638,3 +638,25 @@ def test_what_copies_lose_is_refused(where: str) -> None:
     with pytest.raises(TaskError, match=cause):
         capture(task_of(module))
     assert module.factor == (1.0 if where == 'parameter' else 3.0) and module.training
+
+
+class Beginning(Copied):
+    """One that begins with a hook at its first call, as models of transformers do."""
+
+    begun = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.begun:
+            self.begun = True
+            self.a.register_forward_hook(lambda part, given, made: made * 2)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize('checked', [False, True])
+def test_a_module_that_is_tried_is_left_without_hooks_of_its_first_call(checked: bool) -> None:
+    module = Beginning().double()
+    task = task_of(module)
+    graph = capture(task, checked)
+    assert not module.begun and not module.a._forward_hooks
+    x = torch.randn(3, 6).double()
+    assert torch.equal(graph.root(x)[0], module(x))

@@ -15,6 +15,7 @@ import torch
 from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 
+from intradp_ros.graph.module_parts import attributes_put_back, copied
 from intradp_ros.systems.training.base.structure import (
     Structure,
     taken_apart,
@@ -31,7 +32,7 @@ from intradp_ros.systems.training.layers.stage_interpreter import (
     run_pass,
     StageInterpreter,
 )
-from intradp_ros.systems.training.layers.trying import clones, copied_module, done
+from intradp_ros.systems.training.layers.trying import clones, done
 
 #: Seed of the draws when an export is compared with its module.
 _TRIED = 11
@@ -40,8 +41,6 @@ _TRIES = 3
 #: What may be the matter with a pass that fails where no gradients are kept.
 _GRADIENTS = 'it was run without gradients: a pass that takes some itself, by autograd.grad ' \
     'say, cannot be exported; write them with operators, or let the loss take them'
-#: The attributes of modules.
-Attributes = Mapping[nn.Module, dict[str, Any]]
 #: Samples that a network is exported with.
 TRIED_ROWS = 3
 
@@ -68,7 +67,7 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
 
     :raises TaskError: if a second pass on a copy, with equal draws, returns other values.
     """
-    module = copied_module(module)
+    module = copied(module)
     before = {name: t.detach().clone() for name, t in by_first_name(module).items()}
     made, after = [], dict[str, torch.Tensor]()
     drawn, given = generators(), clones(inputs)
@@ -99,23 +98,21 @@ def pass_changes(module: nn.Module, inputs: Any, task: TrainingTask,
 
 def passed(module: nn.Module, inputs: Any, task: TrainingTask) -> tuple[Tensors, Structure]:
     """Return the results of a pass of a module, which is as it was after it, and their form."""
-    attributes = attributes_of(module)
-    buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     try:
-        with torch.no_grad(), autocast_of(task.autocast), DRAWING, \
+        with attributes_put_back(module), torch.no_grad(), autocast_of(task.autocast), DRAWING, \
                 torch.random.fork_rng(devices=[]):
             return taken_apart(call(module, inputs))
     finally:
-        restore_attributes(attributes)
         with torch.no_grad():
-            for name, buffer in module.named_buffers():
-                buffer.copy_(buffers[name])
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
 
-def check_copy(copied: nn.Module, module: nn.Module, inputs: Any, task: TrainingTask) -> None:
+def check_copy(other: nn.Module, module: nn.Module, inputs: Any, task: TrainingTask) -> None:
     """See that a copy does what the module does; TaskError if not: devices have copies."""
     made = []
-    for one in (module, copied):
+    for one in (module, other):
         with drawing(_TRIED):
             made.append(done('the module', lambda: passed(one, clones(inputs), task),  # noqa: B023
                              _GRADIENTS)[0])
@@ -123,19 +120,6 @@ def check_copy(copied: nn.Module, module: nn.Module, inputs: Any, task: Training
         raise TaskError(f'a copy of {type(module).__name__} returns something else than itself, '
                         'and devices train copies: see its __deepcopy__ and __getstate__, and '
                         'those of what it holds')
-
-
-def attributes_of(module: nn.Module) -> Attributes:
-    """Return the attributes of a module's parts, to be restored after a pass."""
-    return {part: {**vars(part), '_buffers': type(part._buffers)(part._buffers)}
-            for part in module.modules()}
-
-
-def restore_attributes(attributes: Attributes) -> None:
-    """Give a module's parts the attributes that they had."""
-    for part, had in attributes.items():
-        vars(part).clear()
-        vars(part).update(had)
 
 
 def _draws(module: nn.Module, inputs: Any, task: TrainingTask) -> bool:

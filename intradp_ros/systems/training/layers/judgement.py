@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from intradp_ros.graph.module_parts import copied
 from intradp_ros.runtime.models.weight_file import module_state
 from intradp_ros.systems.training.base.structure import tensors_of
 from intradp_ros.systems.training.base.task import call, losses_of, TrainingTask
-from intradp_ros.systems.training.layers.trying import copied_module
 
 #: The name of what is best so far in a state, and what the names of the best weights begin with.
 BEST, BEST_WEIGHTS = 'v:best', 'w:'
@@ -99,7 +99,7 @@ def judge(task: TrainingTask, state: Mapping[str, torch.Tensor]) -> Judgement | 
     if check is None or not len(check) or not state:
         return None
     plain = replace(task, autocast=None)
-    module = copied_module(task.module).eval()
+    module = copied(task.module).eval()
     module.load_state_dict(module_state(state), strict=False)
     loss, counted, right, classes = 0.0, 0.0, 0, True
     with torch.no_grad():

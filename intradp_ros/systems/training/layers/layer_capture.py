@@ -17,6 +17,7 @@ from torch._subclasses import FakeTensor
 from torch.distributions import Distribution
 
 from intradp_ros.graph.error_location import what_no_graph_says
+from intradp_ros.graph.module_parts import attributes_put_back, copied
 from intradp_ros.systems.training.base.structure import Structure, taken_apart, Tensors
 from intradp_ros.systems.training.base.task import (
     call,
@@ -27,7 +28,6 @@ from intradp_ros.systems.training.base.task import (
 )
 from intradp_ros.systems.training.base.user_code import drawing
 from intradp_ros.systems.training.layers.export_checks import (
-    attributes_of,
     check_changes,
     check_copy,
     check_equal,
@@ -37,7 +37,6 @@ from intradp_ros.systems.training.layers.export_checks import (
     own_function,
     pass_changes,
     passed,
-    restore_attributes,
     TRIED_ROWS,
 )
 from intradp_ros.systems.training.layers.export_rewrite import functional, inline, name_as
@@ -51,7 +50,6 @@ from intradp_ros.systems.training.layers.layer_graph import (
 )
 from intradp_ros.systems.training.layers.row_independence import not_proved
 from intradp_ros.systems.training.layers.stage_interpreter import dtypes_of, Pass, run_pass
-from intradp_ros.systems.training.layers.trying import copied_module
 
 MOST_ROWS = 1 << 20
 #: What to change in a module, by what an export that fails says, or where it fails.
@@ -94,7 +92,7 @@ def capture(task: TrainingTask, checked: bool = False) -> LayerGraph:
         raise TaskError(f'a sample is 1 to {MOST_TENSORS} tensors, and nothing else: inputs are '
                         f'{given.spec}, targets {wanted.spec}')
     module = task.module if task.module.training else task.module.train()
-    kept = None if checked else copied_module(module)
+    kept = None if checked else copied(module)
     for name, part in module.named_modules():
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.momentum is None and \
                 part.track_running_stats and part.training and not task.freeze_norms:
@@ -199,7 +197,6 @@ def _change(error: Exception) -> str:
 def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphModule:
     """Export a module as what takes tensors in a row, and returns them so."""
     itself = copy.copy(module)  # with the hooks that it is called with
-    attributes = attributes_of(module)
     hooks = {name: value for name, value in vars(module).items()
              if name.startswith('_forward_') and isinstance(value, dict)}
 
@@ -212,11 +209,12 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
 
     def uses() -> str:
         return what_no_graph_says(lambda: call(copy.deepcopy(itself), given.filled(tried)))
-    vars(module).update(forward=in_a_row, **{name: type(value)() for name, value in hooks.items()})
     level, aside = logging.root.manager.disable, io.StringIO()
     logging.disable(logging.CRITICAL)  # what is wrong is said once
     try:
-        with contextlib.redirect_stderr(aside):
+        with attributes_put_back(module), contextlib.redirect_stderr(aside):
+            vars(module).update(
+                forward=in_a_row, **{name: type(value)() for name, value in hooks.items()})
             root = exported(module, tried)
     except TaskError:
         raise
@@ -227,7 +225,6 @@ def _exported(module: nn.Module, given: Structure, tried: Tensors) -> fx.GraphMo
                         f'{line_of(error)} ({says or _change(error)})') from error
     finally:
         logging.disable(level)
-        restore_attributes(attributes)  # also what the pass assigned
     if any(isinstance(x, FakeTensor) for part in root.modules()
            for x in (*vars(part).values(), *part._buffers.values())):
         raise TaskError(f'{type(module).__name__} cannot be exported in training mode: '

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-import copy
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
+from intradp_ros.graph.module_parts import copied
 from intradp_ros.systems.training.base.structure import taken_apart
 from intradp_ros.systems.training.base.task import described, TaskError, TrainingTask
 
@@ -28,20 +28,10 @@ def done(what: str, step: Callable[[], T], change: str = '') -> T:
         raise TaskError(f'{what} fails: {described(error)}{change and f": {change}"}') from error
 
 
-def copied_module(module: nn.Module) -> nn.Module:
-    """Return a copy of a module, with what its parameters hold besides numbers."""
-    known: dict[int, Any] = {}
-    copied = copy.deepcopy(module, known)
-    for own, other in zip(module.parameters(), copied.parameters()):
-        vars(other).update({name: copy.deepcopy(item, known) for name, item in vars(own).items()
-                            if name not in vars(other)})
-    return copied
-
-
 def training_copy(task: TrainingTask) -> nn.Module:
     """Return a copy of the module, ready to be trained."""
     module: nn.Module = done(
-        'a copy of the module', lambda: copied_module(task.module),
+        'a copy of the module', lambda: copied(task.module),
         'where it uses torch.nn.utils.weight_norm, take that of parametrizations; where it uses '
         'prune, call prune.remove(), or multiply by a mask that is a buffer')
     return module if module.training else module.train()
