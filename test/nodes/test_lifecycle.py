@@ -321,7 +321,7 @@ lifecycle.run_node(PlannerNode)
 """
 
 
-def test_a_node_ends_though_the_middleware_does_not() -> None:
+def test_a_node_ends_though_the_middleware_does_not(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, '-c', HANGS], capture_output=True, text=True,
-                           timeout=TIMEOUT)
+                           cwd=tmp_path, timeout=TIMEOUT)
     assert ended.returncode == 1 and 'in run_node' in ended.stderr, ended.stderr
