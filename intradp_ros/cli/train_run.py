@@ -318,6 +318,7 @@ def _summary(prepared: Prepared, outcome: Outcome, factor: float | None,
                        if figures[k]['validation']},
         'best_round': outcome.best or None,
         'best': str(best_of(outcome.checkpoint)) if outcome.best else None,
+        'unnoted': outcome.unnoted or None,
         'unchanged': _unchanged(prepared, outcome), **_judged(prepared, outcome)}
 
 
@@ -383,6 +384,8 @@ def _recovery(prepared: Prepared, recovery: Recovery, outcome: Outcome) -> dict[
 
 def _show(data: dict[str, Any], out: Output) -> None:
     what = 'Trained' if data['done'] else 'Saved'
+    if data['unnoted']:
+        out.show(plain(data['unnoted']))
     if data['loss']:
         out.show(f'{data["samples"]} samples in {len(data["loss"])} rounds: loss '
                  f'{data["loss"][0]:.4g} to {data["loss"][-1]:.4g}, '

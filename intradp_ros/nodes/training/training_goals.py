@@ -380,6 +380,8 @@ class TrainingGoals:
             self._tell(goal, replace(blank, state='paused', rounds=prepared.task.rounds))
             time.sleep(EVERY)
         outcome, judged = job.run(), None
+        if outcome.unnoted:
+            self._node.warn(f'training of {goal.task}: {outcome.unnoted}')
         try:
             judged = judge(prepared.task, outcome.state)
         except Exception as error:  # of the task's code; what is trained is saved

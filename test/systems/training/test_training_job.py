@@ -11,6 +11,8 @@ from functools import partial
 import hashlib
 import json
 from pathlib import Path
+import re
+import resource
 import threading
 import time
 from typing import Any
@@ -120,6 +122,40 @@ def test_metrics_go_on_where_a_resumed_training_does(tmp_path: Path) -> None:
     assert not again.trouble
     assert [json.loads(line)['round'] for line in path.read_text().splitlines()] == [
         1, 2, 3, 4, 5, 6, 7]
+
+
+def test_rounds_that_cannot_be_noted_wait_in_one_file_and_are_named_at_the_end(
+        tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Full disks: of TensorBoard's there was a new file a round, with a traceback."""
+    events = pytest.importorskip('tensorboard.backend.event_processing.event_accumulator')
+    metrics, board = MetricsFile(tmp_path / 'run.jsonl', False), TensorBoard(tmp_path / 'board')
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def put(*numbers: int) -> None:
+        for number in numbers:
+            for sink in (metrics, board):
+                sink.put({'round': number, 'loss': number / 4})
+    put(1)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+        put(*range(2, 9))
+        for sink, named in ((metrics, 'run.jsonl'), (board, 'board')):
+            sink.finish()
+            assert f'{named} cannot be written: ' in sink.trouble
+            assert re.search('rounds [24] to 8 are not in it', sink.trouble)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    [file] = (tmp_path / 'board').iterdir()
+    put(9)
+    assert not metrics.trouble and not board.trouble and capfd.readouterr().err == ''
+    read = events.EventAccumulator(str(file))
+    read.Reload()
+    assert [(one.step, one.value) for one in read.Scalars('loss')] == [
+        (number, number / 4) for number in range(1, 10)]
+    metrics.path.unlink()
+    put(10)
+    metrics.finish()
+    assert not metrics.trouble and json.loads(metrics.path.read_text())['round'] == 10
 
 
 def test_tensorboard_has_the_numbers_of_rounds_each_once(

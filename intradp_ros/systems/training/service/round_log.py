@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 import errno
 from importlib.util import find_spec
+import io
 import json
 import math
 import os
 from pathlib import Path
-from typing import Any, Protocol
+import socket
+import time
+from typing import Any
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.core.json_text import parse_json
@@ -25,50 +28,76 @@ from intradp_ros.systems.training.service.round_commit import RoundCommit
 
 #: Bytes of a line that are looked at.
 _MOST_LINE = 1 << 16
+_EVENTS = 'events.out.tfevents.*'
 NO_ROUNDS = 'it is there already and holds no rounds of a training: name another file'
 
 
-class Sink(Protocol):
-    """Where rounds are noted; `trouble` says why they cannot be at the moment, '' if they can."""
+class RoundFile:
+    """
+    A file that rounds are appended to, each whole, once: while it cannot be written they wait.
 
-    trouble: str
+    `trouble` says why they do at the moment, '' if none does; `named` is what the user names.
+    """
+
+    def __init__(self, named: Path) -> None:
+        self.named, self.path, self.trouble, self._end = named, named, '', -1
+        self._waiting = list[tuple[int, bytes]]()
 
     def put(self, line: Mapping[str, Any]) -> None:
         """Note a round, or later: a full disk ends no training."""
+        self._waiting.append((int(line['round']), self._piece(line)))
+        self._write()
+
+    def finish(self) -> None:
+        """Note what waits, in a new file if theirs is gone; else `trouble` says what is lost."""
+        if self._waiting and self._end >= 0 and not self.path.exists():
+            self._end = -1
+        if self._waiting:
+            self._write()
+        if self._waiting:
+            self.trouble = f'{self.trouble}: rounds {self._waiting[0][0]} to ' \
+                           f'{self._waiting[-1][0]} are not in it'
+
+    def _write(self) -> None:
+        try:
+            if self._end < 0:
+                self._end = self._begin(self._waiting[0][0])
+            with self.path.open('r+b', buffering=0) as stream:
+                stream.truncate(self._end)  # what was written in part, on a full disk
+                stream.seek(self._end)
+                while self._waiting:
+                    if stream.write(self._waiting[0][1]) < len(self._waiting[0][1]):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    self._end += len(self._waiting.pop(0)[1])
+            self.trouble = ''
+        except OSError as error:
+            self.trouble = f'{self.named} cannot be written: {error.strerror or error}'
+
+    def _piece(self, line: Mapping[str, Any]) -> bytes:
+        """Return what stands for a round."""
+        raise NotImplementedError
+
+    def _begin(self, first: int) -> int:
+        """Make the file, or keep of it what is before a round; return where it ends."""
+        raise NotImplementedError
 
 
-class MetricsFile:
+class MetricsFile(RoundFile):
     """
-    JSON lines in a file, flushed one by one.
+    JSON lines in a file.
 
     With `resumed` they follow those that are there, of which lines from the first round that is
     noted here on, and one that was cut off, are dropped: no round is there twice.
     """
 
     def __init__(self, path: Path, resumed: bool) -> None:
-        self.path, self.trouble = path, ''
-        self._resumed, self._end = resumed, -1
-        self._waiting = list[bytes]()
+        super().__init__(path)
+        self._resumed = resumed
 
-    def put(self, line: Mapping[str, Any]) -> None:
-        """Note a round; where the file cannot be written, with the next one."""
-        self._waiting.append(json.dumps(line, allow_nan=False).encode() + b'\n')
-        try:
-            if self._end < 0:
-                self._end = self._begin(int(line['round']))
-            with self.path.open('r+b', buffering=0) as stream:
-                stream.truncate(self._end)  # what was written in part, on a full disk
-                stream.seek(self._end)
-                while self._waiting:
-                    if stream.write(self._waiting[0]) < len(self._waiting[0]):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                    self._end += len(self._waiting.pop(0))
-            self.trouble = ''
-        except OSError as error:
-            self.trouble = f'{self.path} cannot be written: {error.strerror or error}'
+    def _piece(self, line: Mapping[str, Any]) -> bytes:
+        return json.dumps(line, allow_nan=False).encode() + b'\n'
 
     def _begin(self, first: int) -> int:
-        """Make the file, or keep of it what is before a round; return where it ends."""
         if not is_rounds(self.path):
             raise OSError(errno.EEXIST, NO_ROUNDS)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +123,9 @@ def check_tensorboard() -> None:
                         f'{pip_install("tensorboard")}')
 
 
-class TensorBoard:
+class TensorBoard(RoundFile):
     """
-    The numbers of rounds as TensorBoard shows them, in a folder.
+    The numbers of rounds as TensorBoard shows them, in a file of a folder.
 
     Of what is in the folder already, rounds from the first that is noted here on are hidden.
 
@@ -105,33 +134,38 @@ class TensorBoard:
 
     def __init__(self, folder: Path) -> None:
         check_tensorboard()
-        self.trouble, self._folder, self._waiting = '', folder, list[Mapping[str, Any]]()
-        self._writer: Any = None
+        super().__init__(folder)
 
-    def put(self, line: Mapping[str, Any]) -> None:
-        """Note a round; where the folder cannot be written, with the next one."""
-        from torch.utils.tensorboard import SummaryWriter
-        self._waiting.append(line)
-        try:
-            if self._writer is None:
-                self._writer = SummaryWriter(
-                    str(self._folder), purge_step=int(self._waiting[0]['round']))
-            for one in self._waiting:
-                for name, value in one.items():
-                    if name != 'round' and isinstance(value, int | float):
-                        self._writer.add_scalar(name.replace('check_', 'check/'), value,
-                                                one['round'])
-            self._writer.flush()
-            self._waiting.clear()
-            self.trouble = ''
-        except OSError as error:
-            self._writer = None  # its thread has ended
-            self.trouble = f'{self._folder} cannot be written: {error.strerror or error}'
+    def _piece(self, line: Mapping[str, Any]) -> bytes:
+        return _records({'step': line['round'], 'summary': {'value': [
+            {'tag': name.replace('check_', 'check/'), 'simple_value': value}
+            for name, value in line.items()
+            if name != 'round' and isinstance(value, int | float)]}})
+
+    def _begin(self, first: int) -> int:
+        self.named.mkdir(parents=True, exist_ok=True)
+        now, number = int(time.time()), len(list(self.named.glob(_EVENTS)))
+        self.path = self.named / _EVENTS.replace(
+            '*', f'{now:010}.{socket.gethostname()}.{os.getpid()}.{number}')
+        self.path.open('xb').close()
+        self._waiting.insert(0, (first, _records({'file_version': 'brain.Event:2'}, {
+            'step': first, 'session_log': {'status': 1}})))  # what hides the rounds from here on
+        return 0
+
+
+def _records(*events: Mapping[str, Any]) -> bytes:
+    """Return events as TensorBoard's files have them."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+    found = io.BytesIO()
+    for event in events:
+        RecordWriter(found).write(Event(wall_time=time.time(), **event).SerializeToString())
+    return found.getvalue()
 
 
 def has_events(folder: Path) -> bool:
     """Return whether a folder has what TensorBoard shows."""
-    return any(folder.glob('events.out.tfevents.*'))
+    return any(folder.glob(_EVENTS))
 
 
 def is_rounds(path: Path) -> bool:
@@ -149,7 +183,7 @@ def is_rounds(path: Path) -> bool:
 class RoundLog:
     """Hands rounds of a task to sinks as soon as they are committed."""
 
-    def __init__(self, task: TrainingTask, sinks: Sequence[Sink]) -> None:
+    def __init__(self, task: TrainingTask, sinks: Sequence[RoundFile]) -> None:
         self._task, self._sinks, self._next = task, sinks, 0
         self._rate = _rate_of(task) if sinks else None
 
@@ -157,6 +191,12 @@ class RoundLog:
     def trouble(self) -> str:
         """Why a round could not be noted, '' if all are."""
         return next((sink.trouble for sink in self._sinks if sink.trouble), '')
+
+    def finish(self) -> str:
+        """Note what waits once more; return what cannot be noted, '' if all is."""
+        for sink in self._sinks:
+            sink.finish()
+        return self.trouble
 
     def follow(self, commit: RoundCommit) -> None:
         """Note the rounds that have come."""

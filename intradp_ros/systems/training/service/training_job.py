@@ -45,8 +45,8 @@ from intradp_ros.systems.training.service.process_fleet import ProcessFleet
 from intradp_ros.systems.training.service.round_commit import Phase, Recovery, RoundCommit
 from intradp_ros.systems.training.service.round_log import (
     MetricsFile,
+    RoundFile,
     RoundLog,
-    Sink,
     TensorBoard,
 )
 from intradp_ros.systems.training.service.trainer import Trainer, TrainingError
@@ -125,7 +125,8 @@ class Outcome:
     """
     What a training left: `done` unless it was stopped before its last round.
 
-    `best` is the round of the best weights, which `best_of` the checkpoint has; 0 without any.
+    `best` is the round of the best weights, which `best_of` the checkpoint has; 0 without any;
+    `unnoted` says which rounds could not be noted and why, '' if all are.
     """
 
     done: bool
@@ -140,6 +141,7 @@ class Outcome:
     digest: str
     state: Mapping[str, torch.Tensor] = field(repr=False)
     best: int = 0
+    unnoted: str = ''
 
 
 class Stopped(Exception):  # noqa: N818
@@ -250,7 +252,7 @@ class TrainingJob:
         self._validation: Mapping[str, float | None] | None = None
         self._fleet: Fleet | None = None
         self._failed = 0
-        sinks: list[Sink] = [MetricsFile(options.metrics, options.resume)] \
+        sinks: list[RoundFile] = [MetricsFile(options.metrics, options.resume)] \
             if options.metrics else []
         if options.tensorboard:
             sinks.append(TensorBoard(options.tensorboard))
@@ -303,7 +305,8 @@ class TrainingJob:
                 except TrainingError as error:
                     raise TrainingError(f'{error}{self._rescued(fleet.trainer)}') from error
         except TrainingError as error:
-            raise TrainingError(f'{error}{self._saved}') from error
+            unnoted = self._log.finish()
+            raise TrainingError(f'{error}{self._saved}{unnoted and "; "}{unnoted}') from error
 
     def _rescued(self, trainer: Trainer) -> str:
         """Save the newest finite state that devices hold where training failed; say what fails."""
@@ -479,7 +482,7 @@ class TrainingJob:
                        commit.recoveries, time.monotonic() - self._begun,
                        None if self._round_joules is None else self._joules,
                        self._options.checkpoint, saved.digest, saved.state,
-                       BestSoFar.of(saved.state).round)
+                       BestSoFar.of(saved.state).round, self._log.finish())
 
 
 def beginning(first: TrainingPlan | None, planner: Planner) -> Planner:
