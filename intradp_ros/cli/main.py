@@ -30,6 +30,7 @@ import warnings
 from intradp_ros import __version__
 from intradp_ros.cli.command_errors import CommandError, Ended, printable, status_of
 from intradp_ros.cli.lab_commands import LAB, lab_command
+from intradp_ros.core.cache_folder import file_error
 from intradp_ros.core.processes import (
     NO_DIRECTORY,
     open_standard_streams,
@@ -283,7 +284,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return printable(f'{error.filename}: {error.strerror}')
+        return printable(file_error(error))
     return printable(' '.join(str(error).split()))
 
 

@@ -45,6 +45,16 @@ def cache_folder() -> Path:
                                 'INTRADP_CACHE') from None
 
 
+def file_error(error: OSError) -> str:
+    """Return which file an error is about, and why; of one in the cache, what names another."""
+    try:
+        ours = Path(os.fsdecode(error.filename)).is_relative_to(cache_folder())
+    except (FileNotFoundError, TypeError):  # no home; a number of a file
+        ours = False
+    return (f'{error.filename}: {error.strerror}'
+            + ' (INTRADP_CACHE names another folder)' * ours)
+
+
 def keep(path: Path, text: str) -> None:
     """Write a file of the cache; where that cannot be, warn that it will be made again."""
     try:

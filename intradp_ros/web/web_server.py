@@ -4,18 +4,20 @@
 """An ASGI application served by uvicorn on a thread of its own."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 import logging
 import math
 from pathlib import Path
 import threading
+from typing import Any
 
 from intradp_ros.core.extras import pip_install
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
-from intradp_ros.web.connections import App, Listener, watched
+from intradp_ros.web.connections import App, Listener, Message, Receive, Send, watched
 
 try:
+    from h11 import LocalProtocolError
     import uvicorn
 
     from intradp_ros.web.web_socket import WebSocket
@@ -71,7 +73,7 @@ class WebServer:
         # h11 bounds heads, and asyncio's own loop accepts by the listener; an address that a
         # client claims to forward for counts nothing
         self._config = uvicorn.Config(
-            watched(app, self._listener), log_level='error', access_log=False, http='h11',
+            watched(_unless_answered(app), self._listener), log_level='error', access_log=False, http='h11',
             loop='asyncio', backlog=64, proxy_headers=False,
             timeout_keep_alive=math.ceil(limits.idle), timeout_graceful_shutdown=GRACE,
             ws=WebSocket, ws_max_size=sockets.max_size,
@@ -106,3 +108,16 @@ class WebServer:
                 self._closing.wait(AGAIN)
             self._listener.cut_all()
             self._server = uvicorn.Server(self._config)
+
+
+def _unless_answered(app: App) -> App:
+    """Return an application that is silent where uvicorn has answered: what follows is no HTTP."""
+    async def run(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            try:
+                await send(message)
+            except LocalProtocolError:  # uvicorn would log it, and that nothing was sent
+                while (await receive())['type'] != 'http.disconnect':
+                    pass
+        await app(scope, receive, sent)
+    return run

@@ -58,6 +58,12 @@ def test_what_cannot_be_is_said_with_the_reason(folder, capsys, words, reason):
     assert reason in capsys.readouterr().err
 
 
+def test_a_cache_that_cannot_be_written_names_what_names_another(folder, capsys, monkeypatch):
+    monkeypatch.setenv('INTRADP_CACHE', f'{folder}/config.json/cache')
+    assert main(['language', 'run', folder, 'hello']) == 2
+    assert 'Not a directory (INTRADP_CACHE names another folder)' in capsys.readouterr().err
+
+
 def test_a_plan_of_a_file_is_what_runs(folder, capsys, tmp_path):
     file = tmp_path / 'plan.json'
     two = (folder, '--devices', '2', '--tokens', '64')

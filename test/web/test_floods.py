@@ -224,6 +224,18 @@ def test_a_body_without_its_length_is_refused_and_not_read(site: Site, key: str,
         assert time.monotonic() - began < PATIENCE / 2
 
 
+@pytest.mark.parametrize('key', [KEYS['robot1'], 'x' * 32])
+def test_a_body_that_is_no_http_writes_no_line_of_the_log(
+        site: Site, key: str, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(('127.0.0.1', site.server.port), PATIENCE) as one:
+        one.sendall(b'POST /v2/models/pi0/infer HTTP/1.1\r\nhost: x\r\n'
+                    b'transfer-encoding: chunked\r\nauthorization: Api-Key %s\r\n\r\nzz\r\n'
+                    % key.encode())
+        assert b' 400 ' in last(one)
+    assert site.ask() == 200
+    assert not caplog.records
+
+
 def test_what_is_answered_is_held_no_more(site: Site) -> None:
     honest = connect(f'ws://127.0.0.1:{site.server.port}/pi0', additional_headers={
         'authorization': f'Bearer {KEYS["robot1"]}'}, open_timeout=PATIENCE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.cache_folder import cache_folder
+from intradp_ros.core.cache_folder import cache_folder, file_error
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.fleet.fleet_parameters import read_topology
 from intradp_ros.nodes.language.language_parameters import LANGUAGE_MODEL
@@ -56,5 +56,7 @@ def opened(path: str, store: BlobStore) -> Manifest:
     """Return a model that a parameter names, its blobs in a store; ValueError if it is none."""
     try:
         return imported(model_place(path), store)
-    except (MissingPackageError, ModuleNotFoundError, OSError) as error:
+    except OSError as error:
+        raise ValueError(str(error) if error.filename is None else file_error(error)) from error
+    except (MissingPackageError, ModuleNotFoundError) as error:
         raise ValueError(str(error)) from error
