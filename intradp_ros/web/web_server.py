@@ -73,8 +73,8 @@ class WebServer:
         # h11 bounds heads, and asyncio's own loop accepts by the listener; an address that a
         # client claims to forward for counts nothing
         self._config = uvicorn.Config(
-            watched(_unless_answered(app), self._listener), log_level='error', access_log=False, http='h11',
-            loop='asyncio', backlog=64, proxy_headers=False,
+            watched(_unless_answered(app), self._listener), log_level='error', access_log=False,
+            http='h11', loop='asyncio', backlog=64, proxy_headers=False,
             timeout_keep_alive=math.ceil(limits.idle), timeout_graceful_shutdown=GRACE,
             ws=WebSocket, ws_max_size=sockets.max_size,
             ws_ping_interval=sockets.ping_interval, ws_ping_timeout=sockets.ping_timeout,

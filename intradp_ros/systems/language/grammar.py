@@ -95,7 +95,7 @@ class Grammar:
 
     def _check(self) -> None:
         if why := self._matcher.get_error():
-            raise ValueError('the schema cannot be gone on with: '
+            raise ValueError('the schema cannot be gone on with, perhaps for want of a token: '
                              + ' '.join(str(why).split())[:300])
 
 

@@ -9,7 +9,7 @@ compared state by state.  No limit of llguidance stops that, and no thread can b
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 import importlib
 import json
@@ -135,6 +135,9 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
             raise ValueError('a schema is a JSON object')
         if loop := looping(parsed):
             raise ValueError(f'$ref {loop!r} leads to itself: no answer that meets it would end')
+        if text := looping(parsed, lambda text: bool(
+                tokens.decode_bytes(tokens.greedy_tokenize(text)) == text.encode())):
+            raise ValueError(f'the tokenizer of this model cannot write {text:.80}')
         grammar = library.LLMatcher.grammar_from_json_schema(schema)
     except (ValueError, RecursionError) as error:
         raise ValueError(f'the schema cannot be used: {str(error)[:300]}') from None
@@ -145,9 +148,15 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     return matcher
 
 
-def looping(schema: Any) -> str:
-    """Return a ``$ref`` that only endless values meet, as it needs itself again; or ''."""
+def looping(schema: Any, writes: Callable[[str], bool] | None = None) -> str:
+    """
+    Return a ``$ref`` that only endless values meet, as it needs itself again; or ''.
+
+    With `writes`, which says whether tokens make a text: one that all answers need, and cannot
+    have.
+    """
     targets: dict[str, Any] = {}
+    lost: list[str] = []
 
     def find(part: Any) -> None:
         for key, value in part.items() if isinstance(part, dict) else enumerate(
@@ -159,13 +168,25 @@ def looping(schema: Any) -> str:
             elif key not in _VALUES:
                 find(value)
 
+    def written(value: Any) -> bool:
+        text = json.dumps(value, ensure_ascii=False)
+        if writes and not writes(text):
+            lost.append(text)
+        return text not in lost
+
     def ends(part: Any) -> bool:
         if not isinstance(part, dict):
             return True
         needed = list(part.get('allOf') or ())
+        values = [part['const']] if 'const' in part else part.get('enum')
+        if values and not any(map(written, values)):
+            return False
         if part.get('type') == 'object':
             properties = part.get('properties') or {}
-            needed += [properties.get(name) for name in part.get('required') or ()]
+            names = part.get('required') or ()
+            if not all(map(written, names)):
+                return False
+            needed += [properties.get(name) for name in names]
         if part.get('type') == 'array':
             first, least = part.get('prefixItems') or [], part.get('minItems') or 0
             needed += [*first, part.get('items')][:least]
@@ -179,6 +200,8 @@ def looping(schema: Any) -> str:
             for name in reversed(list(targets)):  # what is referred to first
                 if ends(targets[name]):
                     del targets[name]
+        if writes:
+            return '' if ends(schema) else lost[0]
         return next(iter(targets), '')
     return ''
 

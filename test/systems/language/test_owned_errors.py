@@ -15,12 +15,14 @@ from injected import Injector, Panic
 from language_models import costs, even_plan, plan_of, Scripted, STEADY, tiny_model
 import pytest
 from tiny_language_model import reference, save_tiny_model
+from tokenizers import decoders, models, Tokenizer
 import torch
 
 from intradp_lab.language.reference import whole_answer
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
+from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.grammar import check_schema, Grammars
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
@@ -361,6 +363,24 @@ def test_a_schema_that_only_endless_answers_meet_is_refused() -> None:
                  {'type': 'object', 'required': 5}):
         assert not looping(json.loads(with_a(fine)))
     check_schema(with_a(of_a))
+
+
+def test_a_schema_that_needs_what_no_token_writes_is_refused() -> None:
+    """Before the answer begins; where there is another way to meet it, it is taken."""
+    def of(value: Any, key: str = 'a') -> dict[str, Any]:
+        return {'type': 'object', 'properties': {key: value}, 'required': [key]}
+    made = Tokenizer(models.BPE({chr(code): code - 33 for code in range(33, 127)}, []))
+    made.decoder = decoders.ByteLevel()
+    grammars = Grammars(library().PreTrainedTokenizerFast(tokenizer_object=made), 94)
+    for unmet in ({'const': 'é'}, {'enum': ['é', ['ü']]}, of({'type': 'null'}, 'é'),
+                  of(of({'const': {'b': 'é'}})), {'allOf': [{'const': 'é'}]},
+                  {'$defs': {'e': {'const': 'é'}}, 'anyOf': [{'$ref': '#/$defs/e'}]}):
+        with pytest.raises(ValueError, match='the tokenizer of this model cannot write .*é'):
+            grammars.make(json.dumps(unmet))
+    for met in ({'enum': ['é', 'b']}, {'const': 'a\n'}, {'anyOf': [{'const': 'é'}, of(True)]},
+                {**of(True, 'é'), 'required': []}):
+        grammars.make(json.dumps(met)).allowed()
+    grammars.close()
 
 
 def test_a_grammar_that_fails_on_the_way_refuses_its_request(
