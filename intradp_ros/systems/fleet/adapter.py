@@ -68,11 +68,12 @@ class Observed:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is done, and the plan from now on, on the devices that `costs` has."""
+    """What is done, and the plan from now on, on the devices that `costs` has, or why none."""
 
     act: Act
     plan: FleetPlan | None
     costs: FleetCosts
+    why: str = ''
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,9 @@ def _replacement(state: AdapterState, costs: FleetCosts, observed: Observed, now
                 Decision(act, best, costs))
     try:
         plans = planner(costs)
-    except NothingFits:
+    except NothingFits as error:
         return (replace(state, costs=costs, plan=None, observed=observed, planned=now),
-                Decision(Act.WAIT, None, costs))
+                Decision(Act.WAIT, None, costs, str(error)))
     front = tuple(dict.fromkeys([*_front(costs, plans), *state.front]))[:_MOST_KEPT]
     late = None if plans.best.meets else now
     return (AdapterState(costs, plans.best, front, observed, late, now),

@@ -94,6 +94,7 @@ class LivePlanner:
         self._left_out: frozenset[str] = frozenset()
         self._state: AdapterState | None = None
         self._in_use: StagePlan | None = None
+        self.why = ''  # there is no plan
         self._holds = False
         self._planning = threading.RLock()
         self._answering = threading.Lock()  # what is heard while a plan is made does not wait
@@ -151,7 +152,7 @@ class LivePlanner:
         """Return the plan in use for people, with what the network was measured to give."""
         state = self._state
         if state is None or state.plan is None:
-            return 'no plan: nothing fits'
+            return f'no plan: {self.why or "nothing fits"}'
         media = [f'{name}: {text}' for name, text in self.media(now).items()]
         return '\n'.join([describe(state.costs, state.plan), *media])
 
@@ -170,6 +171,7 @@ class LivePlanner:
         """Return the plan in use after looking at what is there now."""
         observed = self._observed(now)
         if self._declared.source in observed.gone:
+            self.why = f'the source {self._declared.source} is not there'
             return None
         if self._holds and self._in_use and not observed.gone.intersection(self._in_use.devices):
             return self._in_use
@@ -198,15 +200,15 @@ class LivePlanner:
     def _begin(self, observed: Observed, now: float) -> None:
         try:
             state = begin(as_observed(self._declared, observed), now, self._planner)
-        except NothingFits:
-            self._in_use = None
+        except NothingFits as error:
+            self._in_use, self.why = None, str(error)
             return
         self._state = replace(state, observed=observed)
         self._take(Decision(Act.REPLAN, state.plan, state.costs))
 
     def _take(self, decision: Decision) -> None:
         """Note the plan from now on; one that only reorders transfers is the same division."""
-        found = decision.plan
+        found, self.why = decision.plan, decision.why
         plan = stage_plan(decision.costs, found.placement, found.order) if found else None
         self.statistics.switches += bool(self._in_use and plan and replace(
             plan, order=self._in_use.order) != self._in_use)

@@ -55,11 +55,11 @@ class PipelinePlanner(Planner):
     format = FORMAT  # noqa: A003
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self._source = given['source']
         self._speeds: dict[str, float] = {}
         self._cuts: tuple[StageCut, ...] = () if given['plan'] or given['qoe'] \
             else parse_stages(given['stages'])
         self._given = read_plan(given['plan']) if given['plan'] else None
+        self._source = self._given.source if self._given else given['source']
         model = ModelSpec.parse(given['model']).load()
         self._digest = model.digest
         self._costs = operator_weights(model.split.graph)
@@ -75,6 +75,7 @@ class PipelinePlanner(Planner):
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         """Return the plan for the devices that are there."""
         found = self.live.plan(alive, now) if self.live else self._by_rule(alive)
+        self.why = self.live.why if self.live else f'the source {self._source} is not there'
         return Proposal(found) if found else None
 
     def look(self, now: float) -> Proposal | None:
@@ -92,7 +93,7 @@ class PipelinePlanner(Planner):
             for number, stage in enumerate(cast(StagePlan, plan).stages, 1))
 
     def _by_rule(self, alive: frozenset[str]) -> StagePlan | None:
-        source = self._given.source if self._given else self._source
+        source = self._source
         if source not in alive:
             return None
         if self._given:

@@ -21,6 +21,7 @@ from intradp_ros.planning.fleet_costs import FleetCosts
 from intradp_ros.planning.quality import Quality
 from intradp_ros.power.power_states import PowerStates
 from intradp_ros.systems.fleet.live_planner import LivePlanner
+from intradp_ros.systems.fleet.pipeline_planner import PipelinePlanner
 from intradp_ros.systems.fleet.planner import plan_fleet
 
 ALL = frozenset({'robot', 'helper', 'box'})
@@ -170,5 +171,16 @@ def test_answers_are_counted_with_misses_and_joules(costs: FleetCosts) -> None:
 def test_nothing_that_fits_is_reported(costs: FleetCosts) -> None:
     devices = tuple(replace(d, memory_bytes=1.0) for d in costs.topology.devices)
     live = LivePlanner(replace(costs, topology=replace(costs.topology, devices=devices)))
-    assert live.plan(ALL, 0.0) is None and 'no plan' in live.text(0.0)
-    assert live.preview(None, [], 0.0)[1] is None
+    why, none = live.preview(None, [], 0.0)
+    assert none is None and 'MB' in why
+    for now in (0.0, 9.0):  # at first, and when it is looked at again
+        assert live.plan(ALL, now) is None and live.why == why
+    assert live.text(9.0) == f'no plan: {why}'
+    assert live.plan(ALL - {'robot'}, 10.0) is None and live.why == 'the source robot is not there'
+
+
+def test_a_plan_without_its_source_says_so() -> None:
+    planner = PipelinePlanner({'model': 'small_models:dense 1x3x64x96 uint8', 'source': 'robot',
+                               'stages': 'robot,box', 'plan': '', 'qoe': ''})
+    assert planner.plan(frozenset({'box'}), 0.0) is None
+    assert planner.why == 'the source robot is not there'
