@@ -10,6 +10,8 @@ import errno
 import fcntl
 import os
 from pathlib import Path
+import secrets
+import stat
 
 
 @contextmanager
@@ -17,7 +19,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     Provide a path to write to; what is there takes the place of `path` in the end.
 
-    Folders are made.  After an exception `path` is as it was.
+    Folders are made.  After an exception `path` is as it was.  The name of what is written first
+    cannot be guessed, so nobody who writes in the folder, too, can lay a link there.
 
     :raises OSError: if it cannot be written; it names `path`.
     """
@@ -27,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
         if path.exists() and not path.is_file():
             yield path  # a pipe, say
             return
-        temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+        temporary = path.with_name(f'.{path.name}.{secrets.token_hex(4)}')
         try:
             yield temporary
             temporary.replace(path)
@@ -49,19 +52,33 @@ def sole_writer(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.resolve()
     lock = lock.with_name(f'.{lock.name}.lock')
-    try:
-        stream = lock.open('w')
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(errno.EBUSY, 'another process is writing it', str(path)) from None
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
+    while True:
+        try:  # no link is followed, and no pipe waited for, that others may have laid there
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                             | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            if lock.is_symlink():
+                raise _no_lock(lock) from None
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        with os.fdopen(handle):
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise _no_lock(lock)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OSError(errno.EBUSY, 'another process is writing it', str(path)) from None
+            if not lock.exists() or not os.path.samestat(lock.stat(), os.fstat(handle)):
+                continue  # who had it has just let it go
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+            return
+
+
+def _no_lock(lock: Path) -> OSError:
+    return OSError(errno.EEXIST, 'is a link or a pipe, where a file is made while another one is '
+                   'written: remove it', str(lock))
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -4,12 +4,13 @@
 """Files that are kept are complete, or as they were."""
 from __future__ import annotations
 
+import os
 from pathlib import Path
 import resource
 
 import pytest
 
-from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.atomic_write import sole_writer, write_atomically
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
@@ -31,3 +32,25 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / 'target')
     write_atomically(link, 'text')
     assert link.is_symlink() and (tmp_path / 'target').read_text() == 'text'
+
+
+def test_no_link_or_pipe_that_others_laid_is_written_or_waited_for(tmp_path: Path) -> None:
+    """Where a file's name of before could be guessed, and where the one of writers' lock can."""
+    path, other = tmp_path / 'file', tmp_path / 'other'
+    other.write_text('of another')
+    (tmp_path / f'.file.{os.getpid()}').symlink_to(other)
+    write_atomically(path, 'text')
+    assert not path.is_symlink() and (path.read_text(), other.read_text()) == (
+        'text', 'of another')
+    lock = tmp_path / '.file.lock'
+    for lay in (lambda: lock.symlink_to(other), lambda: os.mkfifo(lock)):
+        lay()
+        with pytest.raises(OSError, match='is a link or a pipe.*remove it.*lock'), \
+                sole_writer(path):
+            pass
+        lock.unlink()
+    assert other.read_text() == 'of another'
+    lock.touch()  # of a process that was killed
+    with sole_writer(path), pytest.raises(OSError, match='another process'), sole_writer(path):
+        pass
+    assert not lock.exists()

@@ -19,6 +19,7 @@ from intradp_ros.systems.training.base.task import TaskError, TensorData, Traini
 from intradp_ros.systems.training.layers.checkpoint import (
     check_fits,
     Checkpoint,
+    previous_of,
     read_checkpoint,
     whole_state,
     write_checkpoint,
@@ -64,6 +65,16 @@ def trained(tmp_path_factory):
     write_checkpoint(path, Checkpoint(whole_state(task, state), 'x.py:task', 2, task.seed,
                                       task.batch, 0.5, 30))
     return path
+
+
+def test_a_link_that_others_laid_beside_a_checkpoint_is_not_followed(tmp_path, trained):
+    path, other = tmp_path / 'task.safetensors', tmp_path / 'other'
+    other.write_text('of another')
+    previous_of(path).symlink_to(other)
+    for keep in (False, True):
+        write_checkpoint(path, read_checkpoint(trained), keep)
+    assert other.read_text() == 'of another'
+    assert read_checkpoint(previous_of(path)).round == 2 and not previous_of(path).is_symlink()
 
 
 def test_a_checkpoint_has_all_that_the_module_has(trained):

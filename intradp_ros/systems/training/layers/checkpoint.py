@@ -105,6 +105,13 @@ def best_of(path: Path) -> Path:
     return path.with_name(f'{path.stem}.best{path.suffix}')
 
 
+def without_link(path: Path) -> Path:
+    """Return a path beside a checkpoint; a link there, which others have laid, is removed."""
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
 def not_finite(state: Mapping[str, torch.Tensor], module: nn.Module | None = None) -> str:
     """
     Return the name of a tensor of a state that holds values which are not numbers, or ''.
@@ -146,7 +153,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, keep: bool = False) -> 
     with replacing(path) as part:
         part.write_bytes(data)
         if keep and path.exists():
-            with replacing(previous_of(path)) as before:
+            with replacing(without_link(previous_of(path))) as before:
                 try:
                     os.link(path, before)
                 except OSError:  # no links on this file system

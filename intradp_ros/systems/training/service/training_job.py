@@ -32,6 +32,7 @@ from intradp_ros.systems.training.layers.checkpoint import (
     previous_of,
     read_checkpoint,
     whole_state,
+    without_link,
     write_checkpoint,
 )
 from intradp_ros.systems.training.layers.judgement import best_weights, BestSoFar
@@ -212,7 +213,7 @@ class _SavedState:
             task.seed, task.batch, loss, len(task.data), self._options.training,
             data=self._samples)
         if best != self._best and (weights := best_weights(state)):
-            write_checkpoint(best_of(path), replace(
+            write_checkpoint(without_link(best_of(path)), replace(
                 made, state=whole_state(task, weights), round=best, loss=loss_of(best)))
             self._best = best
         self.digest = write_checkpoint(path, made, keep=self._valid or _is_checkpoint(path))
