@@ -344,6 +344,18 @@ def hidden_clock(data: Any, k: int) -> torch.Tensor:
     return data.x[k] * (monotonic() // 1e5)
 
 
+def numpys_clock(data: Any, k: int) -> torch.Tensor:
+    return data.x[k] * float(np.datetime64('today').astype(int) < 1)
+
+
+def clock_of_a_package(reads: str) -> Call:
+    """Return what an installed package makes of a sample: it logs by a clock, or goes by it."""
+    names: dict[str, Any] = {'__name__': 'robot_data'}
+    exec(compile(f'from time import time\ndef made(data, k):\n    {reads}',
+                 '/usr/lib/python3/site-packages/robot_data.py', 'exec'), names)
+    return names['made']
+
+
 def timing(data: Any, k: int) -> torch.Tensor:
     begun, found = time(), data.x[k]
     known = -1.0 < time() - begun < 1e3 and isinstance(datetime.now(), datetime)
@@ -368,6 +380,9 @@ def timing(data: Any, k: int) -> torch.Tensor:
     (_Dataset(lambda data, k: data.x[k] * calendar.strftime('%H:%M').count('1')), 'strftime at'),
     (_Dataset(hidden_clock), 'monotonic at .*import time, or datetime, on top of the module'),
     (_Dataset(lambda data, k: data.x[k] * (time() // 1e4), keep=True), 'is first taken'),
+    (_Dataset(numpys_clock), 'reads a clock, datetime64 at .*import time, or datetime, on top'),
+    (_Dataset(clock_of_a_package('return data.x[k] * (time() // 3600 % 24)')),
+     'time.time at /usr/lib/python3/site-packages/robot_data.py:3, and returns other samples'),
 ])
 def test_data_that_are_not_the_same_on_all_devices_are_refused(dataset: Any,
                                                                reason: str) -> None:
@@ -377,7 +392,8 @@ def test_data_that_are_not_the_same_on_all_devices_are_refused(dataset: Any,
 
 @pytest.mark.parametrize('dataset', [_Dataset(own_noise, keep=True), _Dataset(own_noise),
                                      _Dataset(lambda data, k: data.x[k], keep=True),
-                                     _Dataset(reseeded), _Dataset(timing)])
+                                     _Dataset(reseeded), _Dataset(timing), _Dataset(
+    clock_of_a_package('from time import time as now; now(); return data.x[k]'))])
 def test_data_that_keep_what_they_would_make_again_are_trained_with(dataset: Any) -> None:
     tried(task_of(data=Items(dataset)))
 

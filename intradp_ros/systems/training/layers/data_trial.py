@@ -40,7 +40,9 @@ from intradp_ros.systems.training.layers.trying import done
 #: Samples that are taken in other orders; the seed of what the copy draws; times by which it is
 #: seen that data draw, since other threads may draw now and then.
 _TAKEN, _DRAWN, _TRIES = 4, 29, 3
-#: Where code of a user reads a clock: its names, the place, and which.
+#: What other libraries name clocks, which nobody can set forth: a name, and what stands by it.
+_OTHERS = {'datetime64': {'now', 'today'}, 'Timestamp': {'now', 'today', 'utcnow'}}
+#: Where code reads a clock: its names, the place, and which.
 _Read = tuple[dict[str, Any], str, str]
 #: Seconds by which clocks are set forth: to another second, hour, half of the day, day and season.
 _FORTH = (1.7, 4e3, 2.6e4, 4.7e4, 1.1e6, 9e6)
@@ -78,7 +80,7 @@ def try_data(task: TrainingTask, untouched: Data | None, drawn: bool) -> None:
             before = drawn_so_far()
             same = all(_row_is(first, k, _taken(untouched, [k])) for k in reversed(numbers))
             draws_again = before != drawn_so_far()
-        if read and not reads_clocks:
+        if (read := _of_users(read)) and not reads_clocks:
             raise _by_time(read[0], 'data', 'when a sample is first taken')
     if not same or draws_once and not draws_again:
         raise TaskError('the data draw at random when a sample is first taken, and keep it: '
@@ -127,7 +129,8 @@ def taken_at_times(data: Data, samples: Sequence[int], what: str = 'data') -> tu
     """
     Take samples now and at other times; return them, and whether clocks are read for them.
 
-    :raises TaskError: if they differ, or that cannot be seen.
+    :raises TaskError: if they differ, or that cannot be seen.  What packages read, for a log say,
+        counts where samples differ.
     """
     with _reads_of_clocks() as read:
         found = _taken(data, samples, what)
@@ -136,7 +139,7 @@ def taken_at_times(data: Data, samples: Sequence[int], what: str = 'data') -> tu
         with _set_forth(users.values(), seconds), _reads_of_clocks() as plainly:
             again = _taken(data, samples, what)
         same = all(_row_is(found, k, rows_of(again, slice(k, k + 1))) for k in samples)
-        if not same or plainly:
+        if not same or (plainly := _of_users(plainly)):
             raise _by_time((plainly or read)[0], what, 'and returns other samples at other times'
                            if not same else 'so that nobody can set it forth to try it: import '
                            'time, or datetime, on top of the module')
@@ -153,15 +156,18 @@ def _by_time(read: _Read, what: str, how: str) -> TaskError:
 
 @contextmanager
 def _reads_of_clocks() -> Iterator[list[_Read]]:
-    """Note what code of users reads clocks meanwhile: its names, the place, and the clock."""
+    """Note what code reads clocks meanwhile: its names, the place, and the clock."""
     clocks, read = {*_CLOCKS, *_CALENDARS, *_DATES, time.strftime}, list[_Read]()
 
     def called(frame: types.FrameType, event: str, function: Any) -> None:
-        names, file = frame.f_globals, frame.f_code.co_filename
-        if event == 'c_call' and function in clocks and '-packages' not in file and \
+        names, code = frame.f_globals, frame.f_code
+        place = f'{code.co_filename}:{frame.f_lineno}'
+        if event == 'c_call' and function in clocks and \
                 not is_library(str(names.get('__name__', ''))):
-            read.append((names, f'{file}:{frame.f_lineno}',
-                         f'{function.__module__ or "datetime"}.{function.__name__}'))
+            read.append((names, place, f'{function.__module__ or "datetime"}.{function.__name__}'))
+        elif event == 'call' and '-packages' not in place:
+            read.extend((names, place, name) for name in _OTHERS.keys() & {*code.co_names}
+                        if _OTHERS[name] & {*code.co_names, *filter(_is_text, code.co_consts)})
     if sys.getprofile():  # somebody profiles the trial: it stays
         yield read
         return
@@ -170,6 +176,15 @@ def _reads_of_clocks() -> Iterator[list[_Read]]:
         yield read
     finally:
         sys.setprofile(None)
+
+
+def _of_users(read: list[_Read]) -> list[_Read]:
+    """Return those that are not of packages."""
+    return [one for one in read if '-packages' not in one[1]]
+
+
+def _is_text(one: Any) -> bool:
+    return isinstance(one, str)
 
 
 @contextmanager

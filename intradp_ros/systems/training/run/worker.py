@@ -24,7 +24,9 @@ and SIGKILL is a way to end it.  Orders and reports are JSON objects, one a line
                                                          settled (`plan_run.py`)
     meet   {plan, label, key, value, port, place}        where this device listens
     collected {key, digest}                              the state was brought
-    joined {seat, held}                                  the orders of that trainer are taken
+    joined {seat, held}                                  the orders of that trainer are taken;
+                                                         then, again, rounds since the last
+                                                         tag that was committed
     fault {error}                                        nothing can be trained here
 """
 from __future__ import annotations
@@ -50,6 +52,8 @@ from intradp_ros.systems.training.run.worker_settings import Settings
 
 #: How a plan ends where it was not left: by what failed in all of it, or on this device alone.
 DIVERGED, FAILED = 'diverged', 'failed'
+#: Rounds of which is kept what came of them.
+MOST_ROUNDS = 1 << 12
 
 
 class _LetGo(Exception):  # noqa: N818
@@ -73,7 +77,8 @@ class Worker:
                  key: bytes = b'') -> None:
         self._orders: queue.Queue[Mapping[str, Any]] = queue.Queue()
         self._ways = WorkerWays(name, trainer, settings.address, key, report)
-        self._device = TrainingDevice(name, task, graph, settings, self._ways, report, before,
+        self._report, self._rounds = report, dict[int, dict[str, Any]]()
+        self._device = TrainingDevice(name, task, graph, settings, self._ways, self._tell, before,
                                       open_device(settings.device))
         self._later = list[Mapping[str, Any]]()
         self._run: PlanRun | None = None
@@ -112,10 +117,21 @@ class Worker:
         self._ways.attend((str(order['host']), int(order['port'])), device.settings.address)
         device.report({'report': 'joined', 'seat': order['seat'],
                        'held': device.snapshots.held()})
+        for _, report in sorted(self._rounds.items()):
+            self._report(report)  # what came of rounds that are held went to nobody, maybe
+
+    def _tell(self, report: dict[str, Any]) -> None:
+        """Report, and keep what came of rounds until nobody rolls back behind them."""
+        if report['report'] == 'round':
+            self._rounds[report['round']] = report
+            self._rounds.pop(report['round'] - MOST_ROUNDS, None)
+        self._report(report)
 
     def _note(self, order: Mapping[str, Any]) -> None:
         if order['order'] == 'committed':
             self._device.snapshots.forget(int(order['tag']))
+            self._rounds = {number: report for number, report in self._rounds.items()
+                            if number >= int(order['tag'])}
         elif order['order'] == 'stop' and self._run is not None:
             self._run.leaving = True
 
