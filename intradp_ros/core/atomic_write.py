@@ -53,16 +53,13 @@ def sole_writer(path: Path) -> Iterator[None]:
     lock = path.resolve()
     lock = lock.with_name(f'.{lock.name}.lock')
     while True:
-        try:  # no link is followed, and no pipe waited for, that others may have laid there
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                             | os.O_NONBLOCK, 0o666)
+        try:
+            handle = open_here(lock)
+        except FileExistsError:
+            raise
         except OSError as error:
-            if lock.is_symlink():
-                raise _no_lock(lock) from None
             raise OSError(error.errno, error.strerror, str(path)) from error
         with os.fdopen(handle):
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise _no_lock(lock)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -76,9 +73,27 @@ def sole_writer(path: Path) -> Iterator[None]:
             return
 
 
-def _no_lock(lock: Path) -> OSError:
-    return OSError(errno.EEXIST, 'is a link or a pipe, where a file is made while another one is '
-                   'written: remove it', str(lock))
+def open_here(path: Path, flags: int = 0) -> int:
+    """
+    Open a file to read and write, and make it where there is none; return its descriptor.
+
+    No link is followed, and no pipe waited for, that others who write in the folder have laid.
+
+    :raises FileExistsError: if there is one.
+    :raises OSError: if it cannot be opened.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                         | os.O_NONBLOCK | flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    else:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+    raise FileExistsError(errno.EEXIST, 'is a link or a pipe, where a file is to be written: '
+                          'remove it', str(path))
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -20,6 +20,8 @@ from training_models import train_alone_drawing
 
 from intradp_ros.systems.training.layers.layer_capture import capture
 from intradp_ros.systems.training.run.snapshots import pack, TornError, unpack
+from intradp_ros.systems.training.run.worker_process import ProcessLink
+from intradp_ros.systems.training.run.worker_settings import Settings
 
 NONSENSE = (b'', b'\0' * 8, struct.pack('<Q', 1) * 4, b'\xff' * 4096, os.urandom(512),
             b'intradp1' + bytes(16) + b'\0\4' + bytes(1040))
@@ -75,6 +77,13 @@ def test_strangers_at_all_ports_change_nothing(key):
     assert met > 10
     assert difference(state, alone) < 1e-10
     assert [recovery.lost for recovery in trainer.commit.recoveries] == [('b',)]
+
+
+@pytest.mark.parametrize('lay', [os.mkfifo, lambda path: path.symlink_to(__file__)])
+def test_a_link_or_a_pipe_where_a_worker_logs_is_refused(tmp_path, lay):
+    lay(tmp_path / 'a.log')
+    with pytest.raises(FileExistsError, match='is a link or a pipe.*remove it.*a.log'):
+        ProcessLink('a', 'x.py:task', ('127.0.0.1', 9), Settings(), print, log=tmp_path / 'a.log')
 
 
 def test_a_snapshot_with_any_bit_flipped_is_torn():

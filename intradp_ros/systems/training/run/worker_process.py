@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from intradp_ros.core.atomic_write import open_here
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.steady import Steady
 from intradp_ros.profiling.machine import release_memory
@@ -119,6 +120,8 @@ class ProcessLink:
     A worker in a process of this machine; `take` gets its reports, None when it ends.
 
     `trainer` is where its trainer's exchange listens, `key` that of all its streams.
+
+    :raises OSError: if the log cannot be written.
     """
 
     def __init__(self, name: str, task: str, trainer: tuple[str, int], settings: Settings,
@@ -126,7 +129,8 @@ class ProcessLink:
                  prefix: tuple[str, ...] = (), log: Path | None = None,
                  facts: Facts = NO_FACTS, key: bytes = b'') -> None:
         self._name, self._take, self._watch = name, take, ChildWatch()
-        with open(log or os.devnull, 'ab') as errors:
+        with os.fdopen(open_here(log, os.O_APPEND), 'ab') if log else open(
+                os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
                 [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.run.worker_process',
                  name],

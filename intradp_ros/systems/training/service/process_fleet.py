@@ -84,9 +84,9 @@ class ProcessFleet:
 
     def __enter__(self) -> ProcessFleet:
         """Start all devices and begin the first plan."""
-        for device in self._topology.names:
-            self.start(device)
         try:
+            for device in self._topology.names:
+                self.start(device)
             self.trainer.begin(len(self._topology.names), self._wait)
         except BaseException:
             self.__exit__()
