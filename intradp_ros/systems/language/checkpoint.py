@@ -81,7 +81,7 @@ def plain_config(raw: Mapping[str, Any], config: Any) -> dict[str, Any]:
     `raw` is what the files say, `config` what the library makes of it.  Keys that say nothing of
     what is computed are left out: equal models have equal data.
     """
-    plain = {key: value for key, value in raw.items() if key not in _VOLATILE}
+    plain = {key: _floats(value) for key, value in raw.items() if key not in _VOLATILE}
     for key in _STATED:
         if (value := getattr(config, key, None)) is not None:
             plain[key] = value
@@ -90,6 +90,14 @@ def plain_config(raw: Mapping[str, Any], config: Any) -> dict[str, Any]:
     plain.update((key, value) for key, value in meant.items()
                  if key not in _VOLATILE and again.get(key) != value)
     return plain
+
+
+def _floats(value: Any) -> Any:
+    """Return a value with the floats that JSON lacks, for which the library writes objects."""
+    if isinstance(value, dict):
+        return float(value['__float__']) if set(value) == {'__float__'} else {
+            key: _floats(inner) for key, inner in value.items()}
+    return [*map(_floats, value)] if isinstance(value, list) else value
 
 
 def needed_tensors(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

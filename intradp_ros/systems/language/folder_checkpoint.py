@@ -16,6 +16,7 @@ import torch
 
 from intradp_ros.core.json_text import read_json, read_text
 from intradp_ros.core.limits import MAX_FILE
+from intradp_ros.core.plain_file import open_plain
 from intradp_ros.systems.language.checkpoint import (
     Checkpoint,
     EMBEDDING,
@@ -51,7 +52,7 @@ _TYPES = {'F64': FLOAT32, 'F32': FLOAT32, 'F16': OF_DTYPE[torch.float16],
 
 def check_pointer(path: Path) -> None:
     """Raise ImportModelError for a file of Git LFS that stands for another one."""
-    with path.open('rb') as file:
+    with open_plain(path) as file:
         if file.read(len(_POINTER)) == _POINTER:
             raise ImportModelError(f'{path} is a pointer of Git LFS, not the file itself: run '
                                    '"git lfs pull" in its folder')
@@ -105,11 +106,18 @@ def _config(folder: Path) -> Mapping[str, Any]:
     if (folder / 'adapter_config.json').exists():
         raise ImportModelError(f'{folder} holds an adapter (LoRA), not a model: merge it into its '
                                "model with peft's merge_and_unload() and save that")
+    for path in folder.glob('*'):
+        if path.is_symlink() and not path.exists():
+            raise ImportModelError(f'{path} is a link to a file that is not there: download the '
+                                   'model again')
     path = folder / CONFIG
     if not path.exists():
+        inside = next((place for place in sorted(folder.glob('snapshots/*'))
+                       if (place / CONFIG).exists()), None)
         ggufs = sorted(file.name for file in folder.iterdir()
                        if file.suffix.lower() == '.gguf')
         hint = f'give one of its GGUF files: {folder / ggufs[0]}' if ggufs else \
+            f'give what was downloaded into it: {inside}' if inside else \
             'give a folder that transformers saved'
         raise ImportModelError(f'{folder} has no {CONFIG}: {hint}')
     check_pointer(path)

@@ -190,7 +190,12 @@ class Prompts:
         with suppress(ValueError):  # one named for tools, where there are such
             found = self.tokenizer.get_chat_template(tools=tools)
         if not isinstance(found, str) or not found:
-            raise ValueError('this model has no chat template: send a prompt, not messages')
+            named = self.tokenizer.chat_template
+            raise ValueError(
+                f'this model has chat templates named {", ".join(sorted(named))[:200]} and none '
+                'named default: name one so in its files, or send a prompt'
+                if named and isinstance(named, dict) else
+                'this model has no chat template: send a prompt, not messages')
         return found
 
 

@@ -30,8 +30,9 @@ from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.processes import module_arguments
 
-#: Seconds of the processor that a schema may take, and by the clock; bytes of the process.
-CPU_SECONDS, SECONDS, MEMORY = 2, 20.0, 2 << 30
+#: Seconds of the processor that a schema may take, and by the clock; bytes, which it takes again
+#: where the answer is made.
+CPU_SECONDS, SECONDS, MEMORY = 2, 20.0, 64 << 20
 #: Seconds in which the process must have begun.
 _START = 60.0
 _MOST_KNOWN = 256
@@ -225,7 +226,9 @@ def main() -> None:
     library = importlib.import_module('llguidance')
     tokens = library.LLTokenizer(Path(path).read_text(), n_vocab=int(vocabulary) or None,
                                  eos_token=json.loads(ends) or None)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    compiled(library, tokens, '{}').compute_bitmask()  # what the first one takes
+    most = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     os.nice(5)
     print('ready', flush=True)
     for line in sys.stdin:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import json
+import os
 from pathlib import Path
 import shutil
 from typing import Any
@@ -108,6 +109,12 @@ TROUBLES: dict[str, tuple[Callable[[Path], object], str]] = {
     'a vocabulary per layer': (lambda f: change(
         f / 'config.json', model_type='gemma3n_text', vocab_size_per_layer_input=262144),
         'the family .gemma3n_text. are not understood'),
+    'a link to nothing': (lambda f: (f / 'special_tokens_map.json').symlink_to('gone'),
+                          'special_tokens_map.json is a link to a file that is not there'),
+    'a pipe': (lambda f: (f / 'config.json').unlink() or os.mkfifo(f / 'config.json'),
+               'is a pipe .*config.json'),
+    "a hub's cache": (lambda f: f.rename(f.parent / '0f') and (f / 'snapshots').mkdir(
+        parents=True) or (f.parent / '0f').rename(f / 'snapshots' / '0f'), 'into it: .*/0f$'),
     'no configuration': (lambda f: (f / 'config.json').unlink(), 'has no config.json'),
     'half a configuration': (lambda f: (f / 'config.json').write_text('{"model_type": '),
                              'config.json'),
@@ -143,6 +150,17 @@ def test_code_of_a_tokenizer_is_not_run(tmp_path: Path, store: BlobStore) -> Non
     else:  # the library has a class of its own for it
         assert manifest.tokenizer
     assert not (tmp_path / 'ran').exists()
+
+
+def test_floats_that_json_lacks_are_read_as_the_library_writes_them(
+        folder: Path, store: BlobStore) -> None:
+    before = import_model(folder, store.put)
+    change(folder / 'config.json', limit=[0.0, {'__float__': '-Infinity'}])
+    with open(folder / 'config.json') as file:
+        assert json.load(file)['limit'][1] == {'__float__': '-Infinity'}
+    found = import_model(folder, store.put)
+    assert found.config['limit'] == [0.0, float('-inf')]
+    assert found.config == before.config | {'limit': [0.0, float('-inf')]}
 
 
 def test_weights_stay_as_they_are_stored(folder: Path, store: BlobStore) -> None:

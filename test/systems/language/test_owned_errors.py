@@ -174,9 +174,10 @@ RAISES = "{{ raise_exception('Conversation roles must alternate') }}"
 @pytest.mark.parametrize('template, reason', [
     (RAISES, 'roles must alternate'), ('{{ messages[0].content.nothing.more }}', 'template'),
     ('{% for %}', 'template'), ('{{ 1 / 0 }}', 'division'), (None, 'no chat template'),
+    ({'rag': RAISES, 'short': RAISES}, 'named rag, short and none named default: name one so'),
     ('{% for m in messages %}{{ m.content }}{% endfor %}' + '{{ "x" * 100000 }}', 'a prompt of')])
 def test_a_template_that_raises_refuses_its_request(served: LocalLanguage, folder: Path,
-                                                    template: str | None, reason: str) -> None:
+                                                    template: Any, reason: str) -> None:
     tokenizer, before = served.head.tokenizer, served.head.tokenizer.chat_template
     tokenizer.chat_template = template
     try:
@@ -334,6 +335,7 @@ def test_a_schema_for_a_vocabulary_larger_than_the_tokenizers(tmp_path: Path, fo
     ('5', 'a schema is a JSON object'), ('{"type": 5}', 'type must be'), ('{', 'cannot be used'),
     (json.dumps({'type': 'string', 'allOf': [
         {'pattern': f'.*a.{{{k}}}b.*'} for k in range(20)]}), 'more than 2 s'),
+    ('{"type": "integer", "multipleOf": 170001}', 'too much memory'),
     ('{"oneOf": [{"type": "object"}, {"type": "array"}]}', None)])
 def test_a_schema_that_cannot_be_used_or_costs_too_much_is_refused(
         served: LocalLanguage, folder: Path, schema: str, reason: str | None) -> None:
