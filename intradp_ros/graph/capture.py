@@ -31,6 +31,7 @@ from intradp_ros.graph.example_call import example_call, ExampleCall, FlatModel
 from intradp_ros.graph.fx_import import import_program, Imported, PREFIX
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.kept_registrations import registered_once
+from intradp_ros.graph.module_parts import check_hashable
 from intradp_ros.graph.no_operations import reshape_views
 from intradp_ros.graph.normalise import normalise
 from intradp_ros.graph.opaque import import_opaque
@@ -69,6 +70,7 @@ def capture(
         raise CaptureError(
             'hooks on all modules are registered (torch.nn.modules.module.register_module_...), '
             'which no graph can call: remove them')
+    check_hashable(model)
     quantised = _quantised_part(model)
     if quantised and 'module' not in methods:
         raise CaptureError(quantised)

@@ -13,7 +13,24 @@ from typing import Any
 import torch
 from torch import nn
 
+from intradp_ros.graph.graph_errors import CaptureError
+
 _HOLDING = (dict, OrderedDict, list, set)
+
+
+def check_hashable(model: nn.Module) -> None:
+    """
+    Check that PyTorch can list a model's parts.
+
+    :raises CaptureError: if it cannot.
+    """
+    try:
+        list(model.modules())
+    except TypeError as error:
+        raise CaptureError(
+            f'PyTorch cannot list the parts of {type(model).__name__} ({error}): its class needs '
+            '__hash__ = torch.nn.Module.__hash__ next to __eq__; a dataclass, eq=False'
+        ) from error
 
 
 def copied(module: nn.Module, known: dict[int, Any] | None = None) -> nn.Module:

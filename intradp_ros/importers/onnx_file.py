@@ -335,10 +335,10 @@ def readable(file: OnnxFile, shape: Sequence[int]) -> Any:
     _keep(graph, 'node', [node for node in graph.node if not _stored(onnx, graph, node)])
     _bypass(graph)
     _spell_out(onnx, graph)
-    model = _settled(onnx, file.path, model, shape)
     newest = max(s.version for s in model.opset_import if s.domain in _STANDARD)
     if newest < 11:  # Resize had one form until then, as Upsample
         old_resizes(model)
+    model = _settled(onnx, file.path, model, shape)
     _settle_resizes(onnx, model, file.path)
     if newest <= NEWEST:
         return model
@@ -350,46 +350,93 @@ def readable(file: OnnxFile, shape: Sequence[int]) -> Any:
 
 def _settle_resizes(onnx: Any, model: Any, path: str) -> None:
     """Write every Resize as one of ours: its input's shape and all that it says as attributes."""
-    graph = model.graph
-    known = {w.name: onnx.numpy_helper.to_array(w) for w in graph.initializer
-             if math.prod(w.dims) <= _FEW}
-    values = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input)}
-    for node in graph.node:
-        old = node.op_type == RESAMPLE and node.domain == DOMAIN
-        if not old and (node.op_type not in ('Resize', 'Upsample')
-                        or node.domain not in _STANDARD):
-            continue
-        name = f'{node.op_type} {node.name or node.output[0]}'
-        of = values.get(node.input[0])
-        shape = [d.dim_value for d in of.shape.dim] if of is not None else []
-        if of is None or not shape or min(shape) < 1:
-            raise LoadingError(f'{path}: the size of what {name} takes is not known beforehand; '
-                               'export the model with fixed sizes')
-        said = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-        said = {key: value.decode() if isinstance(value, bytes) else value
-                for key, value in said.items()}
-        inputs = dict(zip(('x', 'scales') if old else ('x', 'roi', 'scales', 'sizes'),
-                          node.input))
-        for key, held in [*inputs.items()][1:]:
-            if held and held not in known and (key != 'roi' or said.get(
-                    'coordinate_transformation_mode') == 'tf_crop_and_resize'):
-                raise LoadingError(f'{path}: {name} computes its {key} from data; export the '
-                                   'model with fixed sizes')
-            said[key] = known[held].ravel().tolist() if held in known else ()
-        if old or node.op_type == 'Upsample':
-            said |= {'coordinate_transformation_mode': 'asymmetric', 'nearest_mode': 'floor'}
-        said = {key: value for key, value in said.items()
-                if key in (*_RESIZE, 'roi', 'scales', 'sizes')
-                and not (isinstance(value, (list, tuple)) and not value)}
-        fresh = onnx.helper.make_node(
-            RESIZED, [node.input[0]], [node.output[0]], node.name, domain=DOMAIN, shape=shape,
-            floating=int(of.elem_type in (1, 10, 11)), **said)
-        try:
-            _resize_of({a.name: onnx.helper.get_attribute_value(a) for a in fresh.attribute})
-        except ResizeError as error:
-            raise LoadingError(f'{path}: {name} cannot be converted: {error}') from error
-        node.CopyFrom(fresh)
+    known, values = _known(onnx, model.graph), _values(model.graph)
+    for node in model.graph.node:
+        if _resizes(node):
+            node.CopyFrom(_resize_node(onnx, path, node, known, values))
     with_domain(model)
+
+
+def _settle_longer(onnx: Any, model: Any, path: str) -> bool:
+    """
+    Settle the first Resize of which onnx infers no size, or another one; return whether one is.
+
+    Sizes are products in single precision in runtimes, and as exact in PyTorch (5 times 1.4 is 7);
+    onnx multiplies a scale that was rounded before in double precision.
+    """
+    known, values = _known(onnx, model.graph), _values(model.graph)
+    for node in model.graph.node:
+        if not _resizes(node):
+            continue
+        try:
+            fresh = _resize_node(onnx, path, node, known, values)
+        except LoadingError:  # not all of it is known yet
+            continue
+        result = _resize_of(_attributes(onnx, fresh))[0].result
+        inferred = values.get(name := node.output[0])
+        if inferred is not None and [d.dim_value for d in inferred.shape.dim] == [*result]:
+            continue
+        value = next((one for one in model.graph.output if one.name == name), None) \
+            or model.graph.value_info.add(name=name)
+        value.type.tensor_type.elem_type = values[node.input[0]].elem_type
+        _set_shape(value, result)
+        node.CopyFrom(fresh)
+        with_domain(model)
+        return True
+    return False
+
+
+def _resizes(node: Any) -> bool:
+    return node.op_type == RESAMPLE and node.domain == DOMAIN or (
+        node.op_type in ('Resize', 'Upsample') and node.domain in _STANDARD)
+
+
+def _known(onnx: Any, graph: Any) -> dict[str, Any]:
+    return {w.name: onnx.numpy_helper.to_array(w) for w in graph.initializer
+            if math.prod(w.dims) <= _FEW}
+
+
+def _values(graph: Any) -> dict[str, Any]:
+    return {value.name: value.type.tensor_type
+            for value in (*graph.output, *graph.value_info, *graph.input)}
+
+
+def _attributes(onnx: Any, node: Any) -> dict[str, Any]:
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+def _resize_node(onnx: Any, path: str, node: Any, known: Mapping[str, Any],
+                 values: Mapping[str, Any]) -> Any:
+    """Return one of our nodes for a Resize."""
+    old = node.op_type == RESAMPLE
+    name = f'{node.op_type} {node.name or node.output[0]}'
+    of = values.get(node.input[0])
+    shape = [d.dim_value for d in of.shape.dim] if of is not None else []
+    if of is None or not shape or min(shape) < 1:
+        raise LoadingError(f'{path}: the size of what {name} takes is not known beforehand; '
+                           'export the model with fixed sizes')
+    said = {key: value.decode() if isinstance(value, bytes) else value
+            for key, value in _attributes(onnx, node).items()}
+    inputs = dict(zip(('x', 'scales') if old else ('x', 'roi', 'scales', 'sizes'), node.input))
+    for key, held in [*inputs.items()][1:]:
+        if held and held not in known and (key != 'roi' or said.get(
+                'coordinate_transformation_mode') == 'tf_crop_and_resize'):
+            raise LoadingError(f'{path}: {name} computes its {key} from data; export the '
+                               'model with fixed sizes')
+        said[key] = known[held].ravel().tolist() if held in known else ()
+    if old or node.op_type == 'Upsample':
+        said |= {'coordinate_transformation_mode': 'asymmetric', 'nearest_mode': 'floor'}
+    said = {key: value for key, value in said.items()
+            if key in (*_RESIZE, 'roi', 'scales', 'sizes')
+            and not (isinstance(value, (list, tuple)) and not value)}
+    fresh = onnx.helper.make_node(
+        RESIZED, [node.input[0]], [node.output[0]], node.name, domain=DOMAIN, shape=shape,
+        floating=int(of.elem_type in (1, 10, 11)), **said)
+    try:
+        _resize_of(_attributes(onnx, fresh))
+    except ResizeError as error:
+        raise LoadingError(f'{path}: {name} cannot be converted: {error}') from error
+    return fresh
 
 
 def _resize_of(said: Mapping[str, Any]) -> tuple[Resize, bool]:
@@ -425,14 +472,16 @@ def _settled(onnx: Any, path: str, model: Any, shape: Sequence[int]) -> Any:
     _set_shape(value, shape)
     for value in model.graph.output:
         value.type.tensor_type.ClearField('shape')
-    for _ in range(_ROUNDS):
-        model.graph.ClearField('value_info')
+    for _ in range(_ROUNDS + len(model.graph.node)):
+        settled = {node.output[0] for node in model.graph.node if node.op_type == RESIZED}
+        _keep(model.graph, 'value_info', [
+            one for one in model.graph.value_info if one.name in settled])
         try:
             model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         except onnx.shape_inference.InferenceError as error:
             raise LoadingError(f'{path} contradicts itself (onnx): {error}') from error
         _check_sizes(path, model.graph)
-        if not _folded(onnx, model):
+        if not _settle_longer(onnx, model, path) and not _folded(onnx, model):
             break
     return model
 
@@ -456,9 +505,8 @@ def _set_shape(value: Any, shape: Sequence[int]) -> None:
 def _folded(onnx: Any, model: Any) -> bool:
     """Compute what has constant inputs, and shapes that are known; return whether any was."""
     graph, numpy = model.graph, onnx.numpy_helper
-    known = {w.name: numpy.to_array(w) for w in graph.initializer if np.prod(w.dims) <= _FEW}
-    shapes = {value.name: [d.dim_value for d in value.type.tensor_type.shape.dim]
-              for value in (*graph.value_info, *graph.input)}
+    known = _known(onnx, graph)
+    shapes = {name: [d.dim_value for d in kind.shape.dim] for name, kind in _values(graph).items()}
     results = {value.name for value in graph.output}
     kept, before = [], len(known)
     for node in graph.node:

@@ -88,7 +88,8 @@ class Resize:
         """Return for each of `axes` the size after, and the scale."""
         before = [self.shape[axis] for axis in self.axes]
         if self.scales:
-            return [(math.floor(scale * size), scale) for scale, size in zip(self.scales, before)]
+            return [(math.floor(np.float32(scale) * np.float32(size)), scale)
+                    for scale, size in zip(self.scales, before)]
         scales = [after / size for after, size in zip(self.sizes, before)]
         if self.keep_aspect_ratio_policy == 'stretch':
             return [*zip(self.sizes, scales)]
@@ -118,9 +119,11 @@ class Resize:
         either = None
         if self.mode == 'nearest':
             round_to = _ROUNDINGS[self.nearest_mode]
-            places = round_to(where)[:, None]
+            single = self._coordinates(size, after, scale, span, np.float32).astype(np.float64)
+            # How runtimes round a symmetric one is not known.
+            symmetric = self.coordinate_transformation_mode == 'half_pixel_symmetric'
+            places = round_to(where if symmetric else single)[:, None]
             weights = np.ones((after, 1))
-            single = self._coordinates(size, after, scale, span, np.float32)
             either = np.stack([round_to(x).clip(0, size - 1) for x in (where, single)], 1)
         else:
             first = np.floor(where)

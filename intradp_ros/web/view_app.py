@@ -62,6 +62,8 @@ class ViewApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
+        if scope['type'] == 'websocket':
+            await send({'type': 'websocket.close'})  # before it is accepted: 403
         if scope['type'] != 'http':
             return
         path, query = scope['path'], _query(scope)

@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch import nn
 
+from intradp_ros.graph.capture import capture
+from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.serialise import load_graph
 
@@ -190,11 +192,19 @@ def test_weights_that_are_none(intradp, tmp_path: Path, make: Callable[[Path], o
 @pytest.mark.parametrize(('name', 'says'), [
     ('two_inputs', 'takes 2 inputs (image, other)'), ('raises', 'a model may raise anything'),
     ('nothing_at_all', 'no tensor'), ('failing', 'not here'), ('not_a_module', 'returned a int'),
-    ('no_such', 'no_such'), ('grey', 'channels')])
+    ('no_such', 'no_such'), ('grey', 'channels'),
+    ('unhashable', "list the parts of Equal (unhashable type: 'Equal')")])
 def test_models_that_cannot_be(intradp, tmp_path: Path, name: str, says: str) -> None:
     result = intradp('model', 'add', f'example_models:{name}', '--input', '1x3x8x8', '--out',
                      tmp_path / 'a.graph')
     assert result.status == 2 and says in result.err and 'Traceback' not in result.err
+
+
+def test_a_model_whose_parts_cannot_be_listed_is_refused_by_all(intradp, example_models) -> None:
+    result = intradp('inspect', 'example_models:unhashable', '--input', '1x3x8x8')
+    assert result.status == 2 and 'list the parts of Equal' in result.err
+    with pytest.raises(CaptureError, match='list the parts of Equal'):
+        capture(example_models.unhashable(), torch.zeros(1, 3, 8, 8))
 
 
 @pytest.mark.parametrize(('held', 'says'), [

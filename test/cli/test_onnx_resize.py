@@ -177,3 +177,41 @@ def test_older_forms(intradp, tmp_path: Path, opset: int, kind: str, said: dict[
     if 'mode' not in said:
         wanted = (pixels / 255).repeat_interleave(2, 2).repeat_interleave(2, 3)
         torch.testing.assert_close(got, wanted)
+
+
+class Twice(Up):
+    """Made larger twice, by scales that are not whole; the first one is a result, too."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        first = F.interpolate(self.conv(x), scale_factor=1.4)
+        second = F.interpolate(first, scale_factor=1.8)
+        return first, torch.cat([second, F.interpolate(first, size=second.shape[2:])], 1)
+
+
+@pytest.mark.parametrize('opset', [9, 13])
+def test_sizes_are_those_of_pytorch(intradp, tmp_path: Path, opset: int) -> None:
+    """5 times 1.4 is 7, though in single precision 1.4 is a little less."""
+    model, path, out = Twice().eval(), tmp_path / 'm.onnx', tmp_path / 'a.graph'
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        torch.onnx.export(model, (torch.zeros(1, 3, 5, 10),), str(path), dynamo=False,
+                          opset_version=opset)
+    assert (result := intradp('model', 'add', path, '--out', out)).status == 0, result.err
+    pixels = torch.randint(0, 256, (1, 3, 5, 10), dtype=torch.uint8)
+    with torch.inference_mode():
+        torch.testing.assert_close(run_graph(load_graph(out), [pixels]),
+                                   [*model(pixels / 255)], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(('size', 'scale', 'coordinates', 'rounding', 'places'), [
+    (5, 1.4, 'asymmetric', 'floor', [0, 0, 1, 2, 2, 3, 4]),
+    (30, 0.7, 'half_pixel', 'ceil', [1, 2, 4, 5, 6, 8, 9, 11, 12, 14, 15, 16, 18, 19, 21, 22, 24,
+                                     25, 26, 28, 29]),
+    (20, 0.7, 'align_corners', 'round_prefer_ceil', [0, 1, 3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18,
+                                                     19])])
+def test_the_nearest_is_that_of_runtimes(size: int, scale: float, coordinates: str, rounding: str,
+                                         places: list[int]) -> None:
+    """What onnxruntime 1.32 chooses where scales are rounded and coordinates lie between two."""
+    made = resized(Resize((1, 1, 1, size), scales=(1, 1, 1, float(np.float32(scale))),
+                          coordinate_transformation_mode=coordinates, nearest_mode=rounding))
+    assert made(torch.arange(size)[None, None, None].float()).flatten().tolist() == places

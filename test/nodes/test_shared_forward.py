@@ -139,6 +139,28 @@ def test_a_class_with_a_call_of_its_own_runs_as_before() -> None:
         idp.stop()
 
 
+class Equal(Asking):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equal)
+
+
+class Quantised(Asking):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.quantize_per_tensor(self.body(x), 0.1, 10, torch.quint8)
+
+
+@pytest.mark.parametrize(('kind', 'says'), [(Equal, 'list the parts of Equal'),
+                                            (Quantised, 'returns a quantised tensor')])
+def test_models_that_cannot_be_shared_run_as_before(kind: type[Asking], says: str) -> None:
+    model, own = kind(lambda x: False), kind(lambda x: False)
+    idp = intradp.IntraDP(server='nobody')
+    with torch.no_grad(), pytest.warns(RuntimeWarning, match=says):
+        idp.start_client(model)
+        for seed in range(3):
+            assert torch.equal(model(source(seed)).dequantize(), own(source(seed)).dequantize())
+    idp.stop()
+
+
 def test_what_is_written_to_the_class_of_a_model_is_written_to_its_own(
         shared: Callable[[nn.Module], intradp.IntraDP]) -> None:
     class Gained(Asking):

@@ -109,13 +109,19 @@ def test_a_web_socket_needs_a_key_and_knows_its_client(site: Site) -> None:
     assert site.guard.rejected == {'no_key': 4}
 
 
-def test_web_sockets_that_are_refused_write_no_log(site: Site,
+def test_what_is_refused_writes_no_log(site: Site,
                                                    caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger('uvicorn.error').addHandler(caplog.handler)
     try:
         for _ in range(3):
             with pytest.raises(InvalidStatus), site.socket('/images', ''):
                 pass
+            for key in (KEY, 'guessed'):  # the second part is none, and comes with the head
+                with closing(socket.create_connection(('127.0.0.1', site.server.port))) as raw:
+                    raw.sendall(b'POST /images HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked'
+                                b'\r\nAuthorization: Bearer %b\r\n\r\nzz\r\n' % key.encode())
+                    raw.settimeout(PATIENCE)
+                    assert b' 400 ' in raw.recv(100)
         time.sleep(0.1)
     finally:
         logging.getLogger('uvicorn.error').removeHandler(caplog.handler)

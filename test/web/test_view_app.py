@@ -13,6 +13,8 @@ import time
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.view_app import MOST, ViewServer
@@ -79,6 +81,8 @@ def test_it_only_shows(served: Served) -> None:
         'POST', 'PUT', 'DELETE') for path in ('/', '/stream')}
     assert set(statuses.values()) == {405}
     assert served.ask('/nothing').status == 404
+    with pytest.raises(InvalidStatus, match='403'):
+        connect(f'ws://127.0.0.1:{served.server.port}/stream')
     assert served.ask('/picture?name=a.png').read() == b'PNG'
     assert served.ask('/picture?name=../b.png').status == 404
     assert served.ask('/', Host='site.example').status == 403

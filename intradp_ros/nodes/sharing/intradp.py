@@ -31,6 +31,7 @@ from intradp_ros.graph.capture import capture, global_hooks
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.graph.graph_errors import CaptureError
 from intradp_ros.graph.model_watch import ModelWatch
+from intradp_ros.graph.module_parts import check_hashable
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.reference_evaluation import run_graph
 from intradp_ros.graph.trial_run import own_forward
@@ -114,6 +115,11 @@ class IntraDP:
             warnings.warn('the model was shared by another IntraDP, which ends now',
                           RuntimeWarning, stacklevel=2)
             other.owner.stop()
+        try:
+            check_hashable(model)
+        except CaptureError as error:  # nothing of PyTorch's that is needed here takes it
+            warnings.warn(f'{_REFUSED}{error}', RuntimeWarning, stacklevel=2)
+            return
         self._shared = _SharedForward(self, model)
         atexit.register(self.stop)  # the middleware's threads must end before the program does
 

@@ -16,6 +16,8 @@ import torch
 from intradp_ros.core.limits import MAX_DIMENSIONS, MAX_ELEMENTS
 from intradp_ros.core.torchvision_import import declare_operators
 from intradp_ros.graph.capture import capture
+from intradp_ros.graph.graph_errors import CaptureError
+from intradp_ros.graph.module_parts import check_hashable
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.paging import paged
 from intradp_ros.graph.serialise import load_graph
@@ -152,6 +154,10 @@ def load_factory(source: str) -> torch.nn.Module:
                              f'{type(error).__name__}: {error}{_missing(error)}') from error
     if not isinstance(model, torch.nn.Module):
         raise ModelSpecError(f'{source} returned a {type(model).__name__}, not a torch.nn.Module')
+    try:
+        check_hashable(model)
+    except CaptureError as error:
+        raise ModelSpecError(f'cannot load {source!r}: {error}') from error
     with suppress(NotImplementedError):  # an exported program is what it was exported as
         model.eval()
     return model

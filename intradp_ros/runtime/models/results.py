@@ -84,6 +84,8 @@ class Results:
             if isinstance(leaf, torch.Tensor) and not is_mere_tensor(leaf):
                 raise CaptureError(f'the model returns a {type(leaf).__name__}, which is more '
                                    'than a tensor')
+            if isinstance(leaf, torch.Tensor) and leaf.is_quantized:
+                raise CaptureError('the model returns a quantised tensor: return its dequantize()')
         if not same_classes(result, unflattened(leaves, structure)):
             raise CaptureError(f'the model returns a {type(result).__name__}, which, or a part of '
                                'which, cannot be made again in its class')
