@@ -49,6 +49,8 @@ def within(what: str, number: float, low: float, high: float) -> float:
     :raises ValueError: if it is not within its range; no NaN is.
     """
     if not low <= number <= high:
+        if isinstance(number, int) and abs(number) >= 10 ** 300:  # more than a float has
+            raise ValueError(f'{what} has {len(str(abs(number)))} digits')
         shown = (f'{each:.0f}' if each == round(each, 0) and abs(each) < 1e15 else f'{each:g}'
                  for each in (low, high, number))
         raise ValueError('{} must be within {}..{}, got {}'.format(what, *shown)

@@ -169,7 +169,9 @@ def test_a_token_of_the_padding_is_a_token_without_a_text(endpoint: Endpoint) ->
     ('repeat_penalty', {'repetition_penalty': 1.1, 'repeat_penalty': 1.2}),
     ('n_predict', {'n_predict': 4}), ('best_of', {'n': 1, 'best_of': 3}),
     ('echo', {'echo': True, 'logprobs': 1}), ('suffix', {'suffix': 'end'}),
-    ('min_tokens', {'min_tokens': 13}), ('logprobs', {'logprobs': 21})])
+    ('min_tokens', {'min_tokens': 13}), ('logprobs', {'logprobs': 21}),
+    ('max_tokens has 401 digits', {'max_tokens': 10 ** 400}),
+    ('top_k has 500 digits', {'top_k': 1 - 10 ** 500})])
 def test_what_cannot_be_is_refused_by_name(endpoint: Endpoint, named: str, options: Any) -> None:
     with pytest.raises(openai.BadRequestError, match=named):
         endpoint.complete(**options)
