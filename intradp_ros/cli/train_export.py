@@ -19,7 +19,7 @@ from intradp_ros.cli.output import add_json, amount, output, plain, size
 from intradp_ros.cli.output_paths import result_file
 from intradp_ros.core.atomic_write import replacing
 from intradp_ros.systems.training.base.task import TaskError
-from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
+from intradp_ros.systems.training.layers.checkpoint import is_checkpoint, read_checkpoint
 
 DESCRIPTION = """\
 Write the weights of a checkpoint, with statistics and without what the optimiser keeps, so that
@@ -54,8 +54,9 @@ def run(args: argparse.Namespace) -> int:
     if path.suffix not in (*PICKLED, SAFE):
         raise CommandError(f'{path} does not say what to write: end its name in '
                            f'{", ".join(PICKLED)} or {SAFE}')
-    if path.exists() and path.samefile(args.checkpoint):
-        raise CommandError(f'{path} is the checkpoint itself: name another file')
+    if is_checkpoint(path):
+        raise CommandError(f'{path} is a checkpoint, from which training could not go on any '
+                           'more: name another file')
     with output(args.json) as out:
         try:
             found = read_checkpoint(args.checkpoint)

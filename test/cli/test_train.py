@@ -21,7 +21,11 @@ from intradp_lab.training.one_process import train_alone
 from intradp_ros.cli.main import main
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.systems.training.base.task import load_task
-from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
+from intradp_ros.systems.training.layers.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 #: Nobody seeds here: workers must make the same weights all the same.
 TASK = """
@@ -247,6 +251,18 @@ def test_ctrl_c_saves_and_resume_ends_as_one_process_does(folder, capsys, tmp_pa
     assert main(['train', 'export', f'{tmp_path}/found.safetensors', '-o',
                  f'{tmp_path}/w.onnx']) == 2
     assert 'end its name in .pt' in ' '.join(capsys.readouterr().err.split())
+
+
+def test_export_takes_the_place_of_no_checkpoint(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither its own nor the best one, say: only weights would be left of it."""
+    for name in ('night', 'night.best'):
+        write_checkpoint(tmp_path / f'{name}.safetensors', Checkpoint(
+            {'p:w': torch.ones(2)}, 'x.py:task', 2, 0, 12, 0.5))
+        assert main(['train', 'export', f'{tmp_path}/night.safetensors', '-o',
+                     f'{tmp_path}/{name}.safetensors']) == 2
+        assert 'is a checkpoint, from which' in ' '.join(capsys.readouterr().err.split())
+        assert read_checkpoint(tmp_path / f'{name}.safetensors').round == 2
 
 
 @pytest.mark.parametrize('task, reason', [

@@ -9,7 +9,11 @@ from training_fleet import difference, fixed, make_task, train
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.systems.training.layers.layer_capture import capture
-from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
+from intradp_ros.systems.training.plan.training_plan import (
+    DataGoneError,
+    TrainingPlan,
+    TrainingStage,
+)
 from intradp_ros.systems.training.run.snapshots import moves, TRAINER
 from intradp_ros.systems.training.run.stage_runner import by_layer
 from intradp_ros.systems.training.service.round_commit import Phase, RoundCommit
@@ -259,6 +263,26 @@ def test_devices_that_are_lost_whenever_they_train_together_do_not_stop_the_trai
                                        'held': commit.held[name]}, now)
     assert commit.phase is not Phase.FAILED, commit.why
     assert commit.committed == 400 and now < 800
+
+
+def test_nobody_is_left_out_while_there_is_nothing_to_go_on_with():
+    """Data lie on two devices, and strangers fill the network: all are lost again and again."""
+    def with_data(devices, before):
+        if not {'a', 'c'} <= {*devices}:
+            raise DataGoneError('data are away')
+        return alone_first(devices, before)
+    commit = RoundCommit(100, (1.0, 1.0, 1.0), with_data, PATIENCE, waits=True)
+    for name in 'abc':
+        commit.joined(name, 0.0)
+    commit.resume(0.0)
+    for now in range(1, 9):
+        for name in 'abc':
+            commit.lost(name, float(now), silent=True)
+        assert commit.phase is Phase.PAUSED
+        for name in 'abc':
+            commit.joined(name, now + 0.5)
+        assert commit.phase is Phase.TRAINING, f'after {now} losses'
+        assert {'a', 'c'} <= {*commit.plan.participants}
 
 
 def silenced(held):

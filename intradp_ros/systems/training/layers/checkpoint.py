@@ -213,6 +213,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise TaskError(f'{path} is not a safetensors file: {error}') from None
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a file is a checkpoint that can be read."""
+    try:
+        return path.is_file() and bool(read_checkpoint(path))
+    except (TaskError, OSError):
+        return False
+
+
 def newest_checkpoint(path: Path) -> tuple[Checkpoint, Path, str]:
     """
     Read the checkpoint of a file, or the one before where that is of no use.

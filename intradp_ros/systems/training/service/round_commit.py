@@ -227,14 +227,17 @@ class RoundCommit:
             self.held[device] = {tag: list(layers) for tag, layers in held.items()
                                  if tag <= self.rounds}
         most = 1 if device in self.away.strikes else MOST_LOSSES  # it has not done its part since
-        if device not in self.away.left_out and self.alive and \
+        waits = self.phase is Phase.PAUSED and self.plan is not None and not self.paused
+        if waits and device not in self.failures.faults:  # better with it than not at all
+            self.away.left_out.pop(device, None)
+        elif device not in self.away.left_out and self.alive and \
                 self.failures.losses.get(device, 0) >= most:
             self.away.leave_out(device, now, self.patience)
         if device in self.away.left_out:
             return orders  # its time will come
         self.alive.add(device)
         self.held.setdefault(device, {})
-        if self.phase is Phase.PAUSED and self.plan is not None and not self.paused:
+        if waits:
             if self._newest_is_there():
                 return orders + self._plan_anew(now)
             self.away.until = min(self.away.until, now + self.patience)  # for who holds the rest

@@ -22,15 +22,14 @@ from typing import Any, Protocol
 
 import torch
 
-from intradp_ros.systems.training.base.task import TaskError
 from intradp_ros.systems.training.layers.checkpoint import (
     best_of,
     check_fits,
     Checkpoint,
+    is_checkpoint,
     newest_checkpoint,
     not_finite,
     previous_of,
-    read_checkpoint,
     whole_state,
     without_link,
     write_checkpoint,
@@ -216,7 +215,7 @@ class _SavedState:
             write_checkpoint(without_link(best_of(path)), replace(
                 made, state=whole_state(task, weights), round=best, loss=loss_of(best)))
             self._best = best
-        self.digest = write_checkpoint(path, made, keep=self._valid or _is_checkpoint(path))
+        self.digest = write_checkpoint(path, made, keep=self._valid or is_checkpoint(path))
         self.state, self.round, self._valid, self.trouble = state, number, True, ''
 
     def __str__(self) -> str:
@@ -335,7 +334,7 @@ class TrainingJob:
 
     def _train(self, fleet: Fleet) -> Outcome:
         self._fleet, trainer = fleet, fleet.trainer
-        if not self._options.resume and _is_checkpoint(best_of(self._options.checkpoint)):
+        if not self._options.resume and is_checkpoint(best_of(self._options.checkpoint)):
             best_of(self._options.checkpoint).unlink()  # of a training before
         trainer.commit.rescues = True
         while True:
@@ -507,10 +506,3 @@ def steady(planner: Planner) -> Planner:
             last[:] = [(devices, found)]
         return found
     return plan
-
-
-def _is_checkpoint(path: Path) -> bool:
-    try:
-        return path.is_file() and bool(read_checkpoint(path))
-    except (TaskError, OSError):
-        return False
