@@ -359,9 +359,8 @@ def _check_devices(model: nn.Module, call: ExampleCall) -> None:
         if nn.parameter.is_lazy(tensor):
             raise CaptureError(f'{what} has no shape yet, for its module is lazy: run the model '
                                'once on an example before')
-        if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr,
-                             torch.sparse_bsc):
-            raise CaptureError(f'{what} is sparse ({tensor.layout}), which cannot be copied: '
+        if tensor.layout != torch.strided:
+            raise CaptureError(f'{what} lies in memory as {tensor.layout}, which no graph holds: '
                                'make it dense, by .to_dense()')
         if tensor.device.type != 'cpu':
             raise CaptureError(

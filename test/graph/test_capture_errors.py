@@ -321,16 +321,17 @@ def test_what_is_compiled_is_captured_as_it_was_written(compiles: Any) -> None:
     torch.testing.assert_close(run_graph(graph, [X])[0], plain(X))
 
 
-def _sparse() -> nn.Module:
+def _sparse(layout: torch.layout) -> nn.Module:
     model = nn.Linear(2, 2)
-    model.register_buffer('mask', torch.eye(2).to_sparse_csr())
+    model.register_buffer('mask', torch.eye(2).to_sparse(layout=layout))
     return model
 
 
 @pytest.mark.parametrize(('model', 'says'), [
     (lambda: nn.Sequential(nn.ReLU(), nn.LazyLinear(3)), "'1.weight' has no shape.*run the model"),
     (lambda: nn.Linear(2, 2, device='meta'), "'weight' is on device meta; .*weights are loaded"),
-    (_sparse, "buffer 'mask' is sparse .*to_dense")])
+    (lambda: _sparse(torch.sparse_csr), "'mask' lies in memory as torch.sparse_csr.*to_dense"),
+    (lambda: _sparse(torch.sparse_coo), "'mask' lies in memory as torch.sparse_coo.*to_dense")])
 def test_weights_that_cannot_be_taken_are_named(model: Any, says: str) -> None:
     with pytest.raises(CaptureError, match=says):
         capture(model(), X)
