@@ -45,6 +45,7 @@ from intradp_ros.systems.language.manifest import (
     MAX_TENSORS,
     read_manifest,
 )
+from intradp_ros.systems.language.schema_trial import costs_too_much
 from intradp_ros.systems.language.stored import OF_DTYPE, Stored
 
 #: Stores bytes (flat, uint8); returns their SHA-256.
@@ -196,12 +197,16 @@ def _tokenizer(files: Mapping[str, str]) -> Any:
 def _check_tokenizer(source: Path, files: Mapping[str, str]) -> None:
     """Raise ImportModelError if a tokenizer cannot be used."""
     try:
-        _tokenizer(files)
+        found = _tokenizer(files).chat_template or ()
     except Exception as error:  # noqa: B902 - whatever the library says of its own files
         text = ' '.join(str(error).split())[:300] or type(error).__name__
         if 'trust_remote_code' in text or 'remote code' in text:
             text = 'it brings code of its own, which is not run: save it as tokenizer.json'
         raise ImportModelError(f'{source}: its tokenizer cannot be used: {text}') from None
+    templates = tuple(found.values()) if isinstance(found, dict) else (found,)
+    if found and costs_too_much(templates):
+        raise ImportModelError(f'{source}: its chat template takes too much time or memory for a '
+                               'message of one letter: put another one into its files')
 
 
 def _order(name: str) -> tuple[int, str]:

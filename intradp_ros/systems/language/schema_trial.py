@@ -6,11 +6,13 @@ Schemas are tried in a process of their own first: what takes too long there is 
 
 A schema of a few hundred characters can ask for hours: patterns that must hold together are
 compared state by state.  No limit of llguidance stops that, and no thread can be ended.
+So are chat templates, once: a few characters of one can ask for all memory.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 import importlib
 import json
 import os
@@ -33,9 +35,12 @@ from intradp_ros.core.processes import module_arguments
 #: Seconds of the processor that a schema may take, and by the clock; bytes, which it takes again
 #: where the answer is made.
 CPU_SECONDS, SECONDS, MEMORY = 2, 20.0, 64 << 20
+#: The same of chat templates, most of which is for the library.
+_TEMPLATE_CPU, _TEMPLATE_SECONDS, _TEMPLATE_MEMORY = 20, 120.0, 512 << 20
 #: Seconds in which the process must have begun.
 _START = 60.0
 _MOST_KNOWN = 256
+_NO_MEMORY = 9
 #: What follows these words of a schema is looked at where it is referred to, or is no schema.
 _VALUES = ('$defs', 'definitions', 'const', 'enum', 'default', 'examples')
 
@@ -220,15 +225,51 @@ def _target(schema: Any, reference: str) -> Any:
     return schema
 
 
+@cache
+def costs_too_much(templates: Sequence[str]) -> bool:
+    """Return whether chat templates take too much time or memory for one short message."""
+    try:
+        tried = subprocess.run(module_arguments(__name__), input=json.dumps(templates), text=True,
+                               timeout=_TEMPLATE_SECONDS, start_new_session=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return True
+    return tried.returncode < 0 or tried.returncode == _NO_MEMORY
+
+
+def _try_templates() -> None:
+    """Render the templates of the standard input; what else they raise is each request's."""
+    render = importlib.import_module(
+        'transformers.utils.chat_template_utils').render_jinja_template
+    _limit_memory(_TEMPLATE_MEMORY)
+    signal.setitimer(signal.ITIMER_PROF, _TEMPLATE_CPU)
+    for template in json.load(sys.stdin):
+        try:
+            render([[{'role': 'user', 'content': 'x'}]], chat_template=template,
+                   add_generation_prompt=True)
+        except MemoryError:
+            sys.exit(_NO_MEMORY)
+        except Exception:  # noqa: B902 - any
+            continue
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process take so many bytes more than it has."""
+    most = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
 def main() -> None:
     """Compile schemas that arrive as lines; answer each with why it cannot be used."""
+    if not sys.argv[1:]:
+        _try_templates()
+        return
     path, vocabulary, ends = sys.argv[1:]
     library = importlib.import_module('llguidance')
     tokens = library.LLTokenizer(Path(path).read_text(), n_vocab=int(vocabulary) or None,
                                  eos_token=json.loads(ends) or None)
     compiled(library, tokens, '{}').compute_bitmask()  # what the first one takes
-    most = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _limit_memory(MEMORY)
     os.nice(5)
     print('ready', flush=True)
     for line in sys.stdin:

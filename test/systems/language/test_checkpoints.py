@@ -152,6 +152,18 @@ def test_code_of_a_tokenizer_is_not_run(tmp_path: Path, store: BlobStore) -> Non
     assert not (tmp_path / 'ran').exists()
 
 
+@pytest.mark.slow
+def test_a_template_that_takes_all_memory_or_time_is_refused(tmp_path: Path, store: BlobStore,
+                                                            ) -> None:
+    folder = save_tiny_model(tmp_path / 'model')
+    import_model(folder, store.put)
+    for bomb in ("{{ 'x' * 3000000000 }}", "{% for i in range(99999) %}{% for j in range(99999) %}"
+                 "{{ 'x' * 99 }}{% endfor %}{% endfor %}"):
+        (folder / 'chat_template.jinja').write_text(bomb)
+        with pytest.raises(ImportModelError, match='its chat template takes too much'):
+            import_model(folder, store.put)
+
+
 def test_floats_that_json_lacks_are_read_as_the_library_writes_them(
         folder: Path, store: BlobStore) -> None:
     change(folder / 'config.json', rms_norm_eps={'__float__': 'Infinity'})
