@@ -25,8 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
     :raises OSError: if it cannot be written; it names `path`.
     """
     try:
+        path = path.resolve()  # what a link points at is written or made, not the link
         path.parent.mkdir(parents=True, exist_ok=True)
-        path = path.resolve()  # what a link points at is written, not the link
         if path.exists() and not path.is_file():
             yield path  # a pipe, say
             return

@@ -54,3 +54,9 @@ def test_no_link_or_pipe_that_others_laid_is_written_or_waited_for(tmp_path: Pat
     with sole_writer(path), pytest.raises(OSError, match='another process'), sole_writer(path):
         pass
     assert not lock.exists()
+
+
+def test_a_folder_that_a_link_points_at_is_made(tmp_path: Path) -> None:
+    (tmp_path / 'link').symlink_to(tmp_path / 'there')
+    write_atomically(tmp_path / 'link' / 'file', 'text')
+    assert (tmp_path / 'there' / 'file').read_text() == 'text'
