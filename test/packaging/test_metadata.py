@@ -52,6 +52,20 @@ def test_no_module_of_the_standard_library_is_shadowed() -> None:
     assert not names & sys.stdlib_module_names
 
 
+def test_messages_are_found_in_a_checkout_too(tmp_path: Path) -> None:
+    """Where the README's first block leaves the reader, Python finds the sources first."""
+    (tmp_path / 'intradp_ros').mkdir()
+    for path in (ROOT / 'intradp_ros').iterdir():
+        if path.name not in ('action', 'msg', 'srv') and path.suffix != '.so':
+            (tmp_path / 'intradp_ros' / path.name).symlink_to(path)
+    code = 'from intradp_ros import IntraDP; IntraDP(server="offload"); print(IntraDP.__module__)'
+    done = subprocess.run([sys.executable, '-c', f'import intradp_ros; {code}; '
+                           'print(intradp_ros.__file__)'], cwd=tmp_path, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(str(tmp_path))
+
+
 @pytest.fixture(scope='module')
 def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the source distribution, made without an environment of its own."""
