@@ -21,7 +21,8 @@ DECLARED = declared()
 #: Modules that their package on PyPI, or rosdep, calls otherwise.
 PIP = {'cv2': 'opencv-python-headless', 'PIL': 'pillow', 'yaml': 'pyyaml', 'markupsafe': 'jinja2',
        'google': 'protobuf', 'rerun': 'rerun-sdk', 'grpc': 'grpcio',
-       'pydantic': 'fastapi', 'sklearn': 'scikit-learn', 'starlette': 'fastapi'}
+       'h11': 'uvicorn', 'pydantic': 'fastapi', 'sklearn': 'scikit-learn',
+       'starlette': 'fastapi'}
 ROSDEP = {'cv2': 'opencv', 'PIL': 'pil', 'markupsafe': 'jinja2'}
 #: Comes with an installation of ROS, and from no wheel.
 ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
@@ -29,9 +30,9 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
 EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'google': 'serving', 'grpc': 'serving',
-          'msgpack': 'serving', 'pydantic': 'web', 'ray': 'ray',
-          'rerun': 'rerun', 'rosbags': 'training', 'starlette': 'web', 'uvicorn': 'web',
-          'websockets': 'web'}
+          'h11': 'web', 'msgpack': 'serving', 'pydantic': 'web', 'ray': 'ray',
+          'rerun': 'rerun', 'rosbags': 'training', 'starlette': 'web',
+          'tensorboard': 'tensorboard', 'uvicorn': 'web', 'websockets': 'web'}
 
 
 def name_of(requirement: str) -> str:
