@@ -70,26 +70,42 @@ def served(name: str) -> bool:
     return False
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason='no shared memory')
-def test_a_node_waits_for_an_empty_port_and_tests_free_it(domain: int) -> None:
-    """Fast DDS is as described, and what tests kill does not make the others wait for ever."""
+def freed(domain: int) -> bool:
+    """Return whether a node waits for an empty port, and see that it goes on once that is free."""
     version = fast_dds_version(library_folders(os.environ))
     kind = 'fastrtps' if version is not None and version < (3, 0) else 'fastdds'
-    # a domain's participants, of which the first may belong to a test that is not quite over
+    # a domain's participants, of which some may belong to a test that is not quite over
     names = [f'{kind}_port{7400 + 250 * domain + 11 + 2 * number}' for number in range(10)]
     for name in (names := [name for name in names if not served(name)]):
-        (FOLDER / name).unlink(missing_ok=True)  # of a node that a test of this domain killed
+        for left in (name, f'{name}_el'):  # by a node that a test of this domain killed
+            (FOLDER / left).unlink(missing_ok=True)
     ports = [port(FOLDER, name, -3600.0) for name in names]
-    with subprocess.Popen([sys.executable, '-c', _NODE], stdout=subprocess.PIPE,
-                          text=True) as node:
+    plain = {name: value for name, value in os.environ.items()
+             if not name.startswith(('FASTDDS', 'FASTRTPS', 'RMW'))}
+    with subprocess.Popen([sys.executable, '-c', _NODE], stdout=subprocess.PIPE, text=True,
+                          env=plain | {'ROS_DOMAIN_ID': str(domain)}) as node:
         try:
             assert node.stdout and node.stdout.readline() == 'begun\n'
             time.sleep(2.0)
-            assert node.poll() is None and not any(empty.stat().st_size for empty in ports)
+            if node.poll() is not None:
+                return False
+            assert not any(empty.stat().st_size for empty in ports)
             for empty in ports:
                 os.utime(empty, (0, 0))
             assert node.communicate(timeout=PATIENCE)[0] == 'made\n'
+            return True
         finally:
             node.kill()
             for empty in ports:
                 empty.unlink(missing_ok=True)
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason='no shared memory')
+def test_a_node_waits_for_an_empty_port_and_tests_free_it(domain: int) -> None:
+    """
+    Fast DDS is as described, and what tests kill does not make the others wait for ever.
+
+    Where somebody else is in a domain, in another network namespace say, a node may take a port
+    that nobody looks for here: then another domain is tried.
+    """
+    assert any(freed(1 + (domain + 17 * number) % 100) for number in range(5))
