@@ -26,11 +26,9 @@ except ModuleNotFoundError as error:  # said with the command that brings it
                               + pip_install('web'), name='uvicorn') from error
 
 _LOG = logging.getLogger(__name__)
-# of web sockets that are refused, and of requests that uvicorn has refused itself as malformed
-# once they were begun: strangers would fill the log
+# of web sockets that are refused: strangers would fill the log
 logging.getLogger('uvicorn.error').addFilter(
-    lambda record: not any(text in f'{record.getMessage()} {record.exc_info}' for text in (
-        'without completing handshake', 'role=SERVER and state=MUST_CLOSE')))
+    lambda record: 'without completing handshake' not in record.getMessage())
 #: Seconds that open answers have when the server closes.
 GRACE = 3
 #: Seconds after an error of the server itself until it begins anew.

@@ -109,8 +109,7 @@ def test_a_web_socket_needs_a_key_and_knows_its_client(site: Site) -> None:
     assert site.guard.rejected == {'no_key': 4}
 
 
-def test_what_is_refused_writes_no_log(site: Site,
-                                                   caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_refused_writes_no_log(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger('uvicorn.error').addHandler(caplog.handler)
     try:
         for _ in range(3):
