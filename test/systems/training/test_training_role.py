@@ -277,10 +277,11 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     wait_until(lambda: second.fleets and second.fleets[0].trainer.commit.plan, PATIENCE)
     site.rest = 0.0
     commit = second.fleets[0].trainer.commit
+    assert min(commit.course.stepped.values()) >= reached > 1, 'it went on, not anew'
     assert commit.number.term == second.coordinator.id.term
     wait_until(lambda: second.results, PATIENCE)
     assert commit.committed == ROUNDS
-    assert 0 < min(commit.figures) <= reached, 'it went on, not anew'
+    assert 0 < min(commit.figures) <= reached, 'what came of rounds is known from the last tag on'
     assert site.workers['a'] == [kept]
     assert difference(second.results[0], train_alone(site.task)) < 1e-10
     # nothing is left that anybody would go on with
