@@ -358,7 +358,7 @@ def _characters(raw: bytes) -> int:
 
 def _failed(event: TextEnd | _Wrong) -> JSONResponse:
     """Return the error of a request that was not done; asking again at once would not help."""
-    if isinstance(event, _Wrong):
+    if isinstance(event, _Wrong) or event.wrong:
         return _error(400, event.reason)
     return _error(STATUS[event.fate], event.reason or event.fate.value, kind=event.fate.value,
                   code=event.fate.value, headers={'x-should-retry': 'false'})

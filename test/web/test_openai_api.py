@@ -59,6 +59,8 @@ class Speller:
                 heard(TextEnd(Fate.CANCELLED))
             elif 'broken' in text:
                 heard(TextEnd(Fate.REFUSED, 'the head device is lost'))
+            elif 'unmet' in text:
+                heard(TextEnd(Fate.REFUSED, 'no token goes on', wrong=True))
             else:
                 heard(TextEnd(Fate.DONE, '', 'stop', 3, len(text)))
         threading.Thread(target=answer, daemon=True).start()
@@ -161,6 +163,8 @@ def test_what_the_model_refuses_and_what_breaks_off_are_errors(site: Site) -> No
         assert error.value.status_code == 503
     with pytest.raises(openai.InternalServerError, match='the head device is lost'):
         site.chat('broken')
+    with pytest.raises(openai.BadRequestError, match='no token goes on'):
+        site.chat('unmet')
     heard = ''
     with pytest.raises(openai.APIError, match='the head device is lost'):
         for chunk in site.chat('broken', stream=True):

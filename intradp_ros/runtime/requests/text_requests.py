@@ -214,6 +214,8 @@ class TextEnd:
     seconds: float = math.nan
     #: Calls that were written; they are not part of its text.
     calls: tuple[ToolCall, ...] = ()
+    #: Whether it was refused for what it asks, though that showed only on the way.
+    wrong: bool = False
 
 
 class TextModel(Protocol):

@@ -18,6 +18,10 @@ from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.schema_trial import compiled, SchemaTrial
 
 
+class UnmetSchemaError(ValueError):
+    """No token goes on with an answer that has begun to meet its schema."""
+
+
 class Grammars:
     """
     Makes grammars of schemas for one model.
@@ -80,23 +84,30 @@ class Grammar:
         """
         Return which tokens may come next (vocabulary, bool).
 
-        :raises ValueError: if the schema turns out to cost too much.
+        :raises UnmetSchemaError: if there is none, or the schema turns out to cost too much.
         """
         self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
         self._check()
-        return np.unpackbits(self._mask.view(np.uint8), count=self._vocabulary,
-                             bitorder='little').view(np.bool_)
+        found = np.unpackbits(self._mask.view(np.uint8), count=self._vocabulary,
+                              bitorder='little').view(np.bool_)
+        if not found.any():
+            raise UnmetSchemaError('no token goes on with an answer that meets the schema')
+        return found
 
     def take(self, token: int) -> bool:
-        """Go on with a token that was allowed; return whether the answer is complete."""
+        """
+        Go on with a token that was allowed; return whether the answer is complete.
+
+        :raises UnmetSchemaError: if it does not go on, as no token does.
+        """
         self._matcher.consume_token(token)
         self._check()
         return bool(self._matcher.is_stopped())
 
     def _check(self) -> None:
         if why := self._matcher.get_error():
-            raise ValueError('the schema cannot be gone on with, perhaps for want of a token: '
-                             + ' '.join(str(why).split())[:300])
+            raise UnmetSchemaError('the schema cannot be gone on with, perhaps for want of a '
+                                   f'token: {" ".join(str(why).split())[:300]}')
 
 
 def check_schema(schema: str) -> None:

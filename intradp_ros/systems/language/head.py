@@ -39,7 +39,7 @@ from intradp_ros.runtime.requests.text_requests import (
     TokenChance,
 )
 from intradp_ros.systems.language.drafts import DRAFTS, expected_of, Pace
-from intradp_ros.systems.language.grammar import Grammar
+from intradp_ros.systems.language.grammar import Grammar, UnmetSchemaError
 from intradp_ros.systems.language.head_requests import (
     CERTAIN,
     Drawing,
@@ -393,6 +393,7 @@ class Head:
         except BaseException as error:  # noqa: B902 - a panic of an extension as well
             if ends_process(error):
                 raise
+            request.wrong = isinstance(error, UnmetSchemaError)
             self._refuse(request, reason_of(error))
 
     def _refuse(self, request: Request, reason: str) -> None:

@@ -67,6 +67,7 @@ class Request:
     resumed: bool = False
     first: float = math.nan
     over: bool = False
+    wrong: bool = False
     finish: str = ''
     failures: Failures = field(default_factory=Failures)
     lookup: Lookup = field(default_factory=Lookup)
@@ -136,4 +137,4 @@ class RequestBook:
                 text = request.drawing.text
                 request.heard(TextEnd(fate, reason, request.finish, request.prompt,
                                       request.answer, request.first, at - request.asked,
-                                      text.calls if text else ()))
+                                      text.calls if text else (), request.wrong))

@@ -10,7 +10,7 @@ So are chat templates, once: a few characters of one can ask for all memory.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 import importlib
@@ -28,6 +28,8 @@ import time
 from typing import Any, IO
 from urllib.parse import unquote
 
+import numpy as np
+
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.json_text import parse_json
 from intradp_ros.core.processes import module_arguments
@@ -40,6 +42,8 @@ _TEMPLATE_CPU, _TEMPLATE_SECONDS, _TEMPLATE_MEMORY = 20, 120.0, 512 << 20
 #: Seconds in which the process must have begun.
 _START = 60.0
 _MOST_KNOWN = 256
+#: Tokens that are tried in search of an answer that a tokenizer can write.
+_MOST_TRIED = 500
 _NO_MEMORY = 9
 #: What follows these words of a schema is looked at where it is referred to, or is no schema.
 _VALUES = ('$defs', 'definitions', 'const', 'enum', 'default', 'examples')
@@ -212,6 +216,46 @@ def looping(schema: Any, writes: Callable[[str], bool] | None = None) -> str:
     return ''
 
 
+def unwritten(tokens: Any, matcher: Any) -> str:
+    """
+    Return the text behind which no token goes on in an answer that meets a schema.
+
+    '' if there is such an answer, or none is missed: a tokenizer of all bytes writes any.  It is
+    a search, depth first, and not of all; tokens that end something are tried first.
+    """
+    pieces = [tokens.decode_bytes([token]) for token in range(tokens.vocab_size)]
+    if len({piece for piece in pieces if len(piece) == 1}) == 256:
+        return ''
+    order = np.array(sorted(range(len(pieces)), key=lambda token: (
+        not pieces[token].strip(), pieces[token] not in (b'"', b'}', b']'), -len(pieces[token]))))
+    lost: list[bytes] = []
+
+    def following(here: Any, text: bytes) -> Iterator[int]:
+        mask = np.frombuffer(here.compute_bitmask(), np.uint8)
+        allowed = np.unpackbits(mask, count=len(pieces), bitorder='little')[order]
+        found = [] if here.get_error() else order[allowed.nonzero()[0]].tolist()
+        if not found:
+            lost.append(text)
+        return iter(found)
+    path = [(matcher, b'', following(matcher.deep_copy(), b''))]
+    for _ in range(_MOST_TRIED):
+        if not path:
+            break
+        before, text, others = path[-1]
+        if (token := next(others, None)) is None:
+            path.pop()
+            continue
+        here = before.deep_copy()
+        if not here.consume_token(token):  # the library offers some that it does not take then
+            lost.append(text)
+        elif here.is_accepting() or here.is_stopped():
+            return ''
+        else:
+            text += pieces[token]
+            path.append((here, text, following(here.deep_copy(), text)))
+    return max(lost, key=len).decode(errors='replace') if lost else ''
+
+
 def _target(schema: Any, reference: str) -> Any:
     """Return what a JSON pointer into a schema leads to; None where that is the library's."""
     if reference != '#' and not reference.startswith('#/'):
@@ -277,8 +321,10 @@ def main() -> None:
         why = ''
         try:
             matcher = compiled(library, tokens, json.loads(line))
+            text = unwritten(tokens, matcher)
             matcher.compute_bitmask()
-            why = matcher.get_error()
+            why = matcher.get_error() or text and (
+                f'the tokenizer of this model cannot write what follows {text[-200:]}')
         except Exception as error:  # noqa: B902 - said to who asked
             why = str(error).removeprefix('the schema cannot be used: ')
         signal.setitimer(signal.ITIMER_PROF, 0)

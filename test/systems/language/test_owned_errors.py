@@ -23,7 +23,7 @@ from intradp_ros.blobs.store import BlobStore
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.runtime.requests.text_requests import ChatTurn, Sampling, TextRequest
 from intradp_ros.systems.language.families import library
-from intradp_ros.systems.language.grammar import check_schema, Grammars
+from intradp_ros.systems.language.grammar import check_schema, Grammars, UnmetSchemaError
 from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
@@ -371,9 +371,10 @@ def test_a_schema_that_needs_what_no_token_writes_is_refused() -> None:
     """Before the answer begins; where there is another way to meet it, it is taken."""
     def of(value: Any, key: str = 'a') -> dict[str, Any]:
         return {'type': 'object', 'properties': {key: value}, 'required': [key]}
-    made = Tokenizer(models.BPE({chr(code): code - 33 for code in range(33, 127)}, []))
+    letters = [chr(code) for code in range(33, 127) if chr(code) != '-']
+    made = Tokenizer(models.BPE({letter: code for code, letter in enumerate(letters)}, []))
     made.decoder = decoders.ByteLevel()
-    grammars = Grammars(library().PreTrainedTokenizerFast(tokenizer_object=made), 94)
+    grammars = Grammars(library().PreTrainedTokenizerFast(tokenizer_object=made), 93)
     for unmet in ({'const': 'é'}, {'enum': ['é', ['ü']]}, of({'type': 'null'}, 'é'),
                   of(of({'const': {'b': 'é'}})), {'allOf': [{'const': 'é'}]},
                   {'$defs': {'e': {'const': 'é'}}, 'anyOf': [{'$ref': '#/$defs/e'}]}):
@@ -382,23 +383,40 @@ def test_a_schema_that_needs_what_no_token_writes_is_refused() -> None:
     for met in ({'enum': ['é', 'b']}, {'const': 'a\n'}, {'anyOf': [{'const': 'é'}, of(True)]},
                 {**of(True, 'é'), 'required': []}):
         grammars.make(json.dumps(met)).allowed()
+
+    def text(pattern: str, **more: Any) -> dict[str, Any]:
+        return of({'type': 'string', 'pattern': pattern, **more})
+    names = {'type': 'object', 'patternProperties': {'^é': {}}, 'additionalProperties': False}
+    for unmet in (text('^é$'), text('^[a-c]{3}é'), {**names, 'minProperties': 1},
+                  of({'type': 'string', 'format': 'date'})):
+        with pytest.raises(ValueError, match='the tokenizer of this model cannot write what fol'):
+            grammars.make(json.dumps(unmet))
+    for met in (text('^(é|b)$'), text('^[^a]*$', minLength=400), names,
+                of({'type': 'string', 'format': 'email'}), {}):
+        grammars.make(json.dumps(met)).allowed()
+    begun = grammars.make(json.dumps(text('^(aé|b)$')))  # which of them shows on the way
+    with pytest.raises(UnmetSchemaError):
+        for token in made.encode('{"a":"a"').ids:
+            assert begun.allowed()[token]
+            begun.take(token)
     grammars.close()
 
 
 def test_a_grammar_that_fails_on_the_way_refuses_its_request(
         served: LocalLanguage, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ('allowed', 'take'):
+    for place, kind in (('allowed', Panic), ('take', UnmetSchemaError)):
         with monkeypatch.context() as patch:
             made = Grammars.make
 
-            def broken(self: Any, schema: str, place: str = place, made: Any = made) -> Any:
+            def broken(self: Any, schema: str, place: str = place, made: Any = made,
+                       kind: Any = kind) -> Any:
                 grammar = made(self, schema)
                 count = []
 
                 def fails(*_: Any) -> Any:
                     count.append(1)
                     if len(count) == 3:
-                        raise Panic('row item limit')
+                        raise kind('row item limit')
                     return getattr(type(grammar), place)(grammar, *_)
                 setattr(grammar, place, fails)
                 return grammar
@@ -406,4 +424,5 @@ def test_a_grammar_that_fails_on_the_way_refuses_its_request(
             answering = asked(served.head, TextRequest('x', 40, schema=SCHEMA))
             end = answering.wait(TIMEOUT)
             assert end.fate is Fate.REFUSED and 'row item limit' in end.reason
+            assert end.wrong is (kind is UnmetSchemaError)  # the request's, not the server's
         answers_on(served, folder)
