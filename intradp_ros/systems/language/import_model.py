@@ -45,8 +45,8 @@ from intradp_ros.systems.language.manifest import (
     MAX_TENSORS,
     read_manifest,
 )
-from intradp_ros.systems.language.schema_trial import costs_too_much
 from intradp_ros.systems.language.stored import OF_DTYPE, Stored
+from intradp_ros.systems.language.template_trial import costs_too_much
 
 #: Stores bytes (flat, uint8); returns their SHA-256.
 Put = Callable[[torch.Tensor], str]

@@ -6,18 +6,15 @@ Schemas are tried in a process of their own first: what takes too long there is 
 
 A schema of a few hundred characters can ask for hours: patterns that must hold together are
 compared state by state.  No limit of llguidance stops that, and no thread can be ended.
-So are chat templates, once: a few characters of one can ask for all memory.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 import importlib
 import json
 import os
 from pathlib import Path
-import resource
 import select
 import signal
 import subprocess
@@ -26,27 +23,22 @@ import tempfile
 import threading
 import time
 from typing import Any, IO
-from urllib.parse import unquote
 
 import numpy as np
 
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.json_text import parse_json
-from intradp_ros.core.processes import module_arguments
+from intradp_ros.core.processes import limit_memory, module_arguments
+from intradp_ros.systems.language.schema_check import endless_reference, unwritable_constant
 
 #: Seconds of the processor that a schema may take, and by the clock; bytes, which it takes again
 #: where the answer is made.
 CPU_SECONDS, SECONDS, MEMORY = 2, 20.0, 64 << 20
-#: The same of chat templates, most of which is for the library.
-_TEMPLATE_CPU, _TEMPLATE_SECONDS, _TEMPLATE_MEMORY = 20, 120.0, 512 << 20
 #: Seconds in which the process must have begun.
 _START = 60.0
 _MOST_KNOWN = 256
 #: Tokens that are tried in search of an answer that a tokenizer can write.
 _MOST_TRIED = 500
-_NO_MEMORY = 9
-#: What follows these words of a schema is looked at where it is referred to, or is no schema.
-_VALUES = ('$defs', 'definitions', 'const', 'enum', 'default', 'examples')
 
 
 class SchemaTrial:
@@ -143,9 +135,9 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
         parsed = parse_json(schema)
         if not isinstance(parsed, dict | bool):
             raise ValueError('a schema is a JSON object')
-        if loop := looping(parsed):
+        if loop := endless_reference(parsed):
             raise ValueError(f'$ref {loop!r} leads to itself: no answer that meets it would end')
-        if text := looping(parsed, lambda text: bool(
+        if text := unwritable_constant(parsed, lambda text: bool(
                 tokens.decode_bytes(tokens.greedy_tokenize(text)) == text.encode())):
             raise ValueError(f'the tokenizer of this model cannot write {text:.80}')
         grammar = library.LLMatcher.grammar_from_json_schema(schema)
@@ -156,64 +148,6 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     if why := matcher.get_error():
         raise ValueError(f'the schema cannot be used: {" ".join(str(why).split())[:300]}')
     return matcher
-
-
-def looping(schema: Any, writes: Callable[[str], bool] | None = None) -> str:
-    """
-    Return a ``$ref`` that only endless values meet, as it needs itself again; or ''.
-
-    With `writes`, which says whether tokens make a text: one that all answers need, and cannot
-    have.
-    """
-    targets: dict[str, Any] = {}
-    lost: list[str] = []
-
-    def find(part: Any) -> None:
-        for key, value in part.items() if isinstance(part, dict) else enumerate(
-                part if isinstance(part, list) else ()):
-            if key == '$ref' and isinstance(value, str):
-                if value not in targets:
-                    targets[value] = _target(schema, value)
-                    find(targets[value])
-            elif key not in _VALUES:
-                find(value)
-
-    def written(value: Any) -> bool:
-        text = json.dumps(value, ensure_ascii=False)
-        if writes and not writes(text):
-            lost.append(text)
-        return text not in lost
-
-    def ends(part: Any) -> bool:
-        if not isinstance(part, dict):
-            return True
-        needed = list(part.get('allOf') or ())
-        values = [part['const']] if 'const' in part else part.get('enum')
-        if values and not any(map(written, values)):
-            return False
-        if part.get('type') == 'object':
-            properties = part.get('properties') or {}
-            names = part.get('required') or ()
-            if not all(map(written, names)):
-                return False
-            needed += [properties.get(name) for name in names]
-        if part.get('type') == 'array':
-            first, least = part.get('prefixItems') or [], part.get('minItems') or 0
-            needed += [*first, part.get('items')][:least]
-        return part.get('$ref') not in targets and all(map(ends, needed)) and all(
-            any(map(ends, part[key])) for key in ('anyOf', 'oneOf') if part.get(key))
-
-    count = -1
-    with suppress(TypeError, AttributeError):  # of what is no schema, as the library says
-        find(schema)
-        while count != (count := len(targets)):
-            for name in reversed(list(targets)):  # what is referred to first
-                if ends(targets[name]):
-                    del targets[name]
-        if writes:
-            return '' if ends(schema) else lost[0]
-        return next(iter(targets), '')
-    return ''
 
 
 def unwritten(tokens: Any, matcher: Any) -> str:
@@ -256,64 +190,14 @@ def unwritten(tokens: Any, matcher: Any) -> str:
     return max(lost, key=len).decode(errors='replace') if lost else ''
 
 
-def _target(schema: Any, reference: str) -> Any:
-    """Return what a JSON pointer into a schema leads to; None where that is the library's."""
-    if reference != '#' and not reference.startswith('#/'):
-        return None
-    for word in unquote(reference).split('/')[1:]:
-        name = word.replace('~1', '/').replace('~0', '~')
-        try:
-            schema = schema[int(name) if isinstance(schema, list) else name]
-        except (LookupError, TypeError, ValueError):
-            return None
-    return schema
-
-
-@cache
-def costs_too_much(templates: Sequence[str]) -> bool:
-    """Return whether chat templates take too much time or memory for one short message."""
-    try:
-        tried = subprocess.run(module_arguments(__name__), input=json.dumps(templates), text=True,
-                               timeout=_TEMPLATE_SECONDS, start_new_session=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return True
-    return tried.returncode < 0 or tried.returncode == _NO_MEMORY
-
-
-def _try_templates() -> None:
-    """Render the templates of the standard input; what else they raise is each request's."""
-    render = importlib.import_module(
-        'transformers.utils.chat_template_utils').render_jinja_template
-    _limit_memory(_TEMPLATE_MEMORY)
-    signal.setitimer(signal.ITIMER_PROF, _TEMPLATE_CPU)
-    for template in json.load(sys.stdin):
-        try:
-            render([[{'role': 'user', 'content': 'x'}]], chat_template=template,
-                   add_generation_prompt=True)
-        except MemoryError:
-            sys.exit(_NO_MEMORY)
-        except Exception:  # noqa: B902 - any
-            continue
-
-
-def _limit_memory(more: int) -> None:
-    """Let this process take so many bytes more than it has."""
-    most = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + more
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
 def main() -> None:
     """Compile schemas that arrive as lines; answer each with why it cannot be used."""
-    if not sys.argv[1:]:
-        _try_templates()
-        return
     path, vocabulary, ends = sys.argv[1:]
     library = importlib.import_module('llguidance')
     tokens = library.LLTokenizer(Path(path).read_text(), n_vocab=int(vocabulary) or None,
                                  eos_token=json.loads(ends) or None)
     compiled(library, tokens, '{}').compute_bitmask()  # what the first one takes
-    _limit_memory(MEMORY)
+    limit_memory(MEMORY)
     os.nice(5)
     print('ready', flush=True)
     for line in sys.stdin:

@@ -28,7 +28,7 @@ from intradp_ros.systems.language.head import Head, HeadPolicy
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.systems.language.schema_trial import looping
+from intradp_ros.systems.language.schema_check import endless_reference
 
 TIMEOUT = 60.0
 ENDED = (Fate.DONE, Fate.RESUMED)
@@ -358,12 +358,12 @@ def test_a_schema_that_only_endless_answers_meet_is_refused() -> None:
                {**many, 'minItems': 1}, {'type': 'array', 'prefixItems': [a], 'minItems': 1}]
     for schema in (*map(with_a, endless),
                    '{"$defs": {"a": {"$ref": "#"}}, "$ref": "#/%24defs/a"}'):
-        assert looping(json.loads(schema))
+        assert endless_reference(json.loads(schema))
     with pytest.raises(ValueError, match=r"cannot be used: \$ref '#/\$defs/a' leads to itself"):
         check_schema(with_a(a))
     for fine in (of_a, many, {'anyOf': [a, {'type': 'null'}]}, {**many, 'minItems': 'a'},
                  {'type': 'object', 'required': 5}):
-        assert not looping(json.loads(with_a(fine)))
+        assert not endless_reference(json.loads(with_a(fine)))
     check_schema(with_a(of_a))
 
 
