@@ -282,7 +282,8 @@ class LibraryBlocks:
     def _attention(self, layer: Any, kind: str) -> Run:
         before, after = (self._norm_of(layer, norm) for norm in self.family.norms[:2])
         share = self._share
-        rotated = self._said('position_embedding_type') in (None, 'rope')
+        key = 'position_embedding_type'  # where a family reads that, None is none, too
+        rotated = not hasattr(type(self.config), key) or self._said(key) == 'rope'
 
         def run_block(hidden: Tensor, run: LaneRun) -> Tensor:
             found, _ = layer.self_attn(

@@ -130,3 +130,17 @@ def check_family(config: Mapping[str, Any]) -> Family:
         raise FamilyError('its layer_types have windows, which use_sliding_window takes away: '
                           'say one of both')
     return found
+
+
+def check_window(config: Any) -> None:
+    """
+    Raise FamilyError if layers see a window of less than two tokens; `config` is the library's.
+
+    With a cache the library sees other tokens there than without one.
+    """
+    read = hasattr(type(config), 'sliding_window') and (
+        'sliding_attention' in (getattr(config, 'layer_types', None) or ('sliding_attention',)))
+    window = config.sliding_window if read else None
+    if window is not None and window < 2:
+        raise FamilyError(f'its layers have a window of {window} (sliding_window): at least 2 is '
+                          'understood')

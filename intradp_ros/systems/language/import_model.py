@@ -27,7 +27,7 @@ from intradp_ros.systems.language.checkpoint import (
     refused,
 )
 from intradp_ros.systems.language.experts import check_mixture
-from intradp_ros.systems.language.families import check_family, library
+from intradp_ros.systems.language.families import check_family, check_window, library
 from intradp_ros.systems.language.folder_checkpoint import (
     BASE64,
     folder_checkpoint,
@@ -118,6 +118,7 @@ def store_model(name: str, config: Mapping[str, Any], find: Find, names: tuple[s
             json.loads(json.dumps(dict(config)))), name)
     understood = library().AutoConfig.for_model(**config)
     check_mixture(family, understood)
+    check_window(understood)
     plain = plain_config(config, understood)
     block_of: dict[tuple[int, bool], list[str]] = {}
     for full in names:

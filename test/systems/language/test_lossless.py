@@ -125,6 +125,14 @@ def test_what_a_family_does_not_read_changes_nothing(tmp_path):
         check(local, whole, 9)
 
 
+def test_layers_may_know_no_positions(tmp_path):
+    manifest, store, whole = tiny_model(tmp_path, 'granitemoehybrid', position_embedding_type=None)
+    with LocalLanguage(costs(manifest, 1), 'a', Scripted(costs(manifest, 1), 1, False),
+                       {'a': store}, times=STEADY) as local:
+        local.wait_ready()
+        check(local, whole, 9)
+
+
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 def test_half_precision_goes_through(tmp_path, dtype):
     manifest, store, whole = tiny_model(tmp_path, dtype=dtype)

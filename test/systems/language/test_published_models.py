@@ -155,7 +155,9 @@ def test_positions_are_scaled_by_no_more_than_the_context(tmp_path: Path, family
     ('Gemma 3', {'use_bidirectional_attention': True}, 'use_bidirectional_attention'),
     ('Qwen 3', {'is_causal': False}, 'is_causal'),
     ('SmolLM3', {'sliding_window': 8, 'layer_types': ['sliding_attention'] * 4},
-     'use_sliding_window')])
+     'use_sliding_window'),
+    ('Mistral 0.1', {'sliding_window': 1}, 'a window of 1'),
+    ('Gemma 3', {'sliding_window': 1}, 'a window of 1')])
 def test_a_model_whose_tokens_see_others_than_we_compute_is_refused(
         tmp_path: Path, name: str, more: Mapping[str, Any], reason: str) -> None:
     folder, stored = save_published(tmp_path, name, **more), list[torch.Tensor]()
