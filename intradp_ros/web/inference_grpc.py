@@ -34,6 +34,7 @@ from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Li
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.access import Clients, Refusal
 from intradp_ros.web.connections import Listener
+from intradp_ros.web.http2_frames import Frames, goodbye, HeadersError
 from intradp_ros.web.inference_messages import (
     answer_message,
     CLASSES,
@@ -47,6 +48,8 @@ from intradp_ros.web.inference_protocol import described, InferBody, ProtocolErr
 from intradp_ros.web.inference_routes import LARGE, PATH
 from intradp_ros.web.submitted import submitted
 
+# else gRPC writes a line for each call whose headers it does not take
+os.environ.setdefault('GRPC_VERBOSITY', 'NONE')
 try:
     import grpc
 except ModuleNotFoundError as error:  # said with the command that brings it
@@ -67,9 +70,8 @@ AHEAD, UNSEEN = 4, 0.25
 READS = 4
 #: Connections, which may be without a call for long, and the files that each takes.
 LIMITS, FILES = ConnectionLimits(head=300.0, idle=300.0), 3
-#: Bytes that are carried at once; of HTTP/2's first words and of a frame's head, and its kind.
+#: Bytes that are carried at once.
 PART = 1 << 16
-PREFACE, FRAME, HEADERS = 24, 9, 1
 #: Seconds that open calls have when the server closes.
 GRACE = 1.0
 _STATUS = {InferFate.REFUSED: grpc.StatusCode.UNAVAILABLE,
@@ -110,24 +112,6 @@ class _Peer:
             except asyncio.TimeoutError:  # withdrawn, or of no method
                 return self.looked + 1
         return begun
-
-
-class Frames:
-    """Finds where calls begin in what a client sends by HTTP/2."""
-
-    def __init__(self) -> None:
-        self._next, self._rest = PREFACE, b''  # bytes up to the next frame; what is there of it
-
-    def calls(self, data: bytes) -> list[int]:
-        """Return the places in what follows at which headers begin."""
-        past, found, at = len(self._rest), [], self._next
-        data = self._rest + data
-        while at + 4 <= len(data):  # three bytes of length, one of kind
-            if data[at + 3] == HEADERS:
-                found.append(max(0, at - past))
-            at += FRAME + int.from_bytes(data[at:at + 3], 'big')
-        self._rest, self._next = data[at:], max(0, at - len(data))
-        return found
 
 
 class _Door:
@@ -185,12 +169,32 @@ class _Door:
                     await asyncio.get_running_loop().sock_connect(inner, self.inside)
                     answers, calls = await asyncio.open_unix_connection(sock=inner)
                     try:
-                        await self._both(_ask(reader, calls, peer), _answer(answers, writer, life))
+                        await self._both(self._ask(reader, calls, peer, writer),
+                                         _answer(answers, writer, life))
                     finally:  # at once: the socket closes here, whatever waits to be written
                         calls.transport.abort()
                 finally:
                     del self._known[f'unix:{name}']
                     os.unlink(name)
+
+    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: _Peer,
+                   client: asyncio.StreamWriter) -> None:
+        """Carry what a client asks as fast as its calls are looked at."""
+        frames, begun = Frames(), 0
+        while data := await reader.read(PART):
+            carried = 0
+            try:
+                places = frames.calls(data)
+            except HeadersError as error:
+                self._listener.connections.rejected['headers'] += 1
+                client.write(goodbye(str(error)))
+                return
+            for place in places:
+                if (begun := begun + 1) > peer.looked + AHEAD:
+                    writer.write(data[carried:place])
+                    carried, begun = place, await peer.room(begun)
+            writer.write(data[carried:])
+            await writer.drain()
 
     async def _both(self, *ways: Coroutine[Any, Any, None]) -> None:
         """Carry bytes both ways until one end is gone."""
@@ -199,19 +203,6 @@ class _Door:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: _Peer) -> None:
-    """Carry what a client asks as fast as its calls are looked at."""
-    frames, begun = Frames(), 0
-    while data := await reader.read(PART):
-        carried = 0
-        for place in frames.calls(data):
-            if (begun := begun + 1) > peer.looked + AHEAD:
-                writer.write(data[carried:place])
-                carried, begun = place, await peer.room(begun)
-        writer.write(data[carried:])
-        await writer.drain()
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, life: Life) -> None:
@@ -316,6 +307,7 @@ class InferenceGrpc:
             # as many as there may be: of more it would refuse anybody's
             *((f'grpc.server.max_pending_requests{kind}', LIMITS.total * STREAMS)
               for kind in ('', '_hard_limit')),
+            ('grpc.http2.true_binary', 0),  # else values of "-bin" may be no ASCII
             ('grpc.http2.bdp_probe', 0),  # else it lets 4 MB come that nobody reads yet
             ('grpc.keepalive_time_ms', 20_000), ('grpc.keepalive_timeout_ms', 20_000),
             # a small message may be gigabytes once it is decompressed
@@ -392,8 +384,9 @@ class InferenceGrpc:
         return _said('ServerMetadataResponse', name='intradp_ros', version='2')
 
     async def _model_ready(self, body: bytes, *_: Any) -> bytes:
-        name = parsed('ModelReadyRequest', body).name
-        return _said('ModelReadyResponse', ready=self._gateway.specs(name) is not None)
+        asked = parsed('ModelReadyRequest', body)
+        return _said('ModelReadyResponse', ready=asked.version in ('', '1')
+                     and self._gateway.specs(asked.name) is not None)
 
     async def _model_metadata(self, body: bytes, *_: Any) -> bytes:
         asked = parsed('ModelMetadataRequest', body)
