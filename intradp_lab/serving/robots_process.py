@@ -10,7 +10,6 @@ to ``FOLDER/ends.npz``.
 """
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 import json
@@ -26,6 +25,7 @@ from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.graph.compare import explained_by_rounding
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate, InferRequest
 from intradp_ros.web.access import own_key
+from intradp_ros.web.loop_thread import LoopThread
 from intradp_ros.web.serving_client import ServingClient
 
 #: By number, as they are written; the last stands for requests that never ended.
@@ -79,8 +79,7 @@ def main() -> int:
     """Play what is asked for until the input ends."""
     settings = Settings(**json.loads(Path(sys.argv[1]).read_text()))
     out = sys.stdout
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
+    loop = LoopThread('robots')
     with np.load(settings.examples) as file:
         examples = {name: file[name] for name in file.files}
     key = own_key(Path(settings.key) if settings.key else None)
@@ -92,6 +91,7 @@ def main() -> int:
              folder / 'ends.npz', out)
     for client in clients:
         client.close()
+    loop.close()
     return 0
 
 

@@ -27,6 +27,7 @@ from intradp_ros.systems.serving.executor_messages import (
 from intradp_ros.systems.serving.service import LARGEST_BATCH, Service, TensorSpec
 from intradp_ros.web.connections import check_peer, peer_headers
 from intradp_ros.web.docks import BEAT, MAX_MESSAGE, PATH, SILENCE
+from intradp_ros.web.loop_thread import LoopThread
 
 _LOG = logging.getLogger(__name__)
 #: Seconds between attempts to dock, and before a process that died is started anew.
@@ -48,7 +49,7 @@ class Docking:
         self._headers = peer_headers(key)
         self._services, self._log = tuple(services), log
         self._start = json_message(threads=threads, device=device)
-        self._loop = asyncio.new_event_loop()
+        self._loop = LoopThread('docking')
         self._socket: ClientConnection | None = None
         #: What the process has said of its services, in order, and the bytes of their rows.
         self._said: list[bytes] = []
@@ -57,14 +58,12 @@ class Docking:
         self._asked: set[int] = set()
         self._closing = threading.Event()
         self._child = self._load()
-        self._thread = threading.Thread(target=self._run, name='docking', daemon=True)
-        self._thread.start()
+        self._keeping = self._loop.begin(self._keep())
 
     def close(self) -> None:
         """Leave."""
         self._closing.set()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.close()
         self._child.close()
 
     def _load(self) -> ChildProcess:
@@ -76,8 +75,7 @@ class Docking:
         return child
 
     def _heard(self, message: bytearray) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._pass_on, bytes(message))
+        self._loop.call(self._pass_on, bytes(message))
 
     def _pass_on(self, data: bytes) -> None:
         if data[:1] == JSON:
@@ -102,8 +100,8 @@ class Docking:
     def _gone(self, why: str) -> None:
         if not self._closing.is_set():
             _LOG.error('the process that computes %s; another is started', why)
-            with suppress(RuntimeError):
-                asyncio.run_coroutine_threadsafe(self._anew(), self._loop)
+            with suppress(RuntimeError):  # it is closed meanwhile
+                self._loading = self._loop.begin(self._anew())
 
     async def _anew(self) -> None:
         self._said.clear()
@@ -111,14 +109,6 @@ class Docking:
             await self._socket.close()
         await asyncio.sleep(AGAIN)
         self._child = self._load()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        task = self._loop.create_task(self._keep())
-        self._loop.run_forever()
-        task.cancel()
-        self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        self._loop.close()
 
     async def _keep(self) -> None:
         said = ''

@@ -22,7 +22,6 @@ import math
 import os
 import socket
 from tempfile import TemporaryDirectory
-import threading
 import time
 from typing import Any
 from urllib.parse import unquote
@@ -46,6 +45,7 @@ from intradp_ros.web.inference_messages import (
 )
 from intradp_ros.web.inference_protocol import described, InferBody, ProtocolError
 from intradp_ros.web.inference_routes import LARGE, PATH
+from intradp_ros.web.loop_thread import LoopThread
 from intradp_ros.web.submitted import submitted
 
 # else gRPC writes a line for each call whose headers it does not take
@@ -286,15 +286,13 @@ class InferenceGrpc:
         self._limits = clients.limits.of(f'{PATH}/models')
         self._reads = WeakValueDictionary[str, asyncio.Semaphore]()
         self._services = {service.name: service for service in gateway.services}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name='grpc', daemon=True)
-        self._thread.start()
+        self._loop = LoopThread('grpc')
         try:
             self._door = _Door(address, port)
             self.port = self._door.port
-            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+            self._loop.run(self._start())
         except (OSError, RuntimeError) as error:  # as grpc says it
-            self._end()
+            self._loop.close()
             place = f'[{address}]' if ':' in address else address
             raise OSError(f'gRPC cannot listen on {place}:{port}: {error}') from None
 
@@ -325,17 +323,12 @@ class InferenceGrpc:
 
     def close(self) -> None:
         """End open calls and free the port."""
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
-        self._end()
+        self._loop.run(self._close())
+        self._loop.close()
 
     async def _close(self) -> None:
         await self._server.stop(GRACE)
         await self._door.close()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def _guarded(self, call: Callable[[bytes, float, str, Any], Awaitable[bytes]],
                  ) -> Callable[[Any, Any], Awaitable[bytes]]:

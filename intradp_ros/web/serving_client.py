@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 import logging
 import math
-import threading
 import time
 from typing import Any
 
@@ -32,11 +31,14 @@ from intradp_ros.runtime.requests.infer_requests import (
     InferRequest,
 )
 from intradp_ros.runtime.requests.ways import in_time, Ways
+from intradp_ros.web.loop_thread import LoopThread
 from intradp_ros.web.tensor_messages import pack, TensorMessageError, unpack
 
 _LOG = logging.getLogger(__name__)
 #: Seconds to connect, between attempts, without an answer to a ping; bytes of an answer.
 CONNECT, ATTEMPT, SILENCE, MAX_ANSWER = 2.0, 0.1, 1.0, 64 << 20
+
+CLOSED = 'the client is closed'
 
 Heard = Callable[[InferEnd], None]
 
@@ -59,35 +61,30 @@ class ServingClient:
     """
 
     def __init__(self, gateways: Sequence[str], key: str = '',
-                 loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Name gateways as ``HOST:PORT``; clients may share a loop that runs on a thread."""
+                 loop: LoopThread | None = None) -> None:
+        """Name gateways as ``HOST:PORT``; clients may share a loop, which stays open."""
         if not gateways:
             raise ValueError('name at least one gateway')
         self._gateways, self._key = list(gateways), key
         self._services: dict[str, _ServiceWay] = {}
         self._closed = False
         self._own = loop is None
-        self._loop = loop or asyncio.new_event_loop()
-        if self._own:
-            self._thread = threading.Thread(target=self._loop.run_forever, name='serving-client',
-                                            daemon=True)
-            self._thread.start()
+        self._loop = loop or LoopThread('serving-client')
 
     def submit(self, request: InferRequest, heard: Heard) -> Callable[[], None]:
         """Send a request."""
         now = time.monotonic()
         asked = _Asked(request, heard, now, now + request.remaining)
-        self._loop.call_soon_threadsafe(self._submit, asked)
+        if not self._loop.call(self._submit, asked):
+            _end(asked, InferEnd(InferFate.CANCELLED, CLOSED))
 
         def withdraw() -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(
-                    _end, asked, InferEnd(InferFate.CANCELLED, 'withdrawn'))
+            self._loop.call(_end, asked, InferEnd(InferFate.CANCELLED, 'withdrawn'))
         return withdraw
 
     def reach(self, service: str) -> None:
         """Connect to a service before anything is asked of it."""
-        self._loop.call_soon_threadsafe(self._way, service)
+        self._loop.call(self._way, service)
 
     def reached(self, service: str) -> str:
         """Return the gateway that is asked for a service, '' while none can be reached."""
@@ -105,16 +102,14 @@ class ServingClient:
             self._gateways[:] = gateways
             for way in self._services.values():
                 way.move()
-        self._loop.call_soon_threadsafe(moved)
+        self._loop.call(moved)
 
     def close(self) -> None:
         """End what is in flight as cancelled, and all connections."""
-        closed = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
-        with suppress(TimeoutError):
-            closed.result(2 * CONNECT)
+        with suppress(TimeoutError, RuntimeError):  # it is closed already
+            self._loop.run(self._close(), 2 * CONNECT)
         if self._own:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._loop.close()
 
     async def _close(self) -> None:
         self._closed = True
@@ -123,11 +118,12 @@ class ServingClient:
 
     def _submit(self, asked: _Asked) -> None:
         if self._closed:
-            _end(asked, InferEnd(InferFate.CANCELLED, 'the client is closed'))
+            _end(asked, InferEnd(InferFate.CANCELLED, CLOSED))
             return
         if math.isfinite(asked.deadline):
-            self._loop.call_at(self._loop.time() + max(0.0, asked.deadline - time.monotonic()),
-                               _end, asked, InferEnd(InferFate.LATE, 'late: no answer in time'))
+            asyncio.get_running_loop().call_later(
+                asked.deadline - time.monotonic(), _end, asked,
+                InferEnd(InferFate.LATE, 'late: no answer in time'))
         self._way(asked.request.service).ask(asked)
 
     def _way(self, service: str) -> _ServiceWay:
@@ -167,7 +163,7 @@ class _ServiceWay:
             task.cancel()
         await asyncio.gather(self._task, *self._readers, return_exceptions=True)
         for asked in self._waiting:
-            _end(asked, InferEnd(InferFate.CANCELLED, 'the client is closed'))
+            _end(asked, InferEnd(InferFate.CANCELLED, CLOSED))
 
     async def _run(self) -> None:
         attempt = 0

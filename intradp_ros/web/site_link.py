@@ -18,7 +18,6 @@ from dataclasses import replace
 import itertools
 import logging
 import math
-import threading
 import time
 from typing import Any
 
@@ -48,6 +47,7 @@ from intradp_ros.web.connections import (
     Receive,
     Send,
 )
+from intradp_ros.web.loop_thread import LoopThread
 from intradp_ros.web.tensor_messages import pack, unpack
 from intradp_ros.web.web_socket import NOT_READ, Unread
 
@@ -296,24 +296,11 @@ class SiteLinks:
     def __init__(self, gateway: Gateway, addresses: Mapping[str, str], key: str = '') -> None:
         """Connect to sites by their addresses, ``HOST:PORT`` or a whole ``ws://`` or ``wss://``."""
         self._gateway, self._key = gateway, key
-        self._loop = asyncio.new_event_loop()
-        self._addresses = dict(addresses)
-        self._thread = threading.Thread(target=self._run, name='site-links', daemon=True)
-        self._thread.start()
+        self._loop = LoopThread('site-links')
+        self._keeping = [self._loop.begin(self._keep(*one)) for one in addresses.items()]
 
     def close(self) -> None:
         """End all connections."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        tasks = [self._loop.create_task(self._keep(site, address))
-                 for site, address in self._addresses.items()]
-        self._loop.run_forever()
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.close()
 
     async def _keep(self, site: str, address: str) -> None:

@@ -313,6 +313,16 @@ def test_a_robot_without_a_gateway_hears_of_it_in_time():
     client.close()
 
 
+def test_a_client_that_is_closed_answers_at_once_that_it_is():
+    client, ends = ServingClient(['127.0.0.1:9']), []
+    client.close()
+    client.submit(InferRequest('pi0', {}, 10.0), ends.append)()
+    client.reach('pi0')
+    client.close()
+    assert [(end.fate, end.reason) for end in ends] == [
+        (InferFate.CANCELLED, 'the client is closed')]
+
+
 def test_ways_that_were_long_once_do_not_keep_a_robot_from_asking(running):
     client, ends = ServingClient([running[1].removeprefix('ws://').removesuffix('/pi0')]), {}
     submit_many(client, 1, ends)

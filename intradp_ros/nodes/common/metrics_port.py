@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-import threading
 
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.web.connections import Listener
+from intradp_ros.web.loop_thread import LoopThread
 
 #: Connections, and seconds of their heads.
 LIMITS = ConnectionLimits(32, 16, head=5.0, stalled=5.0)
@@ -26,26 +26,14 @@ class MetricsPort:
     def __init__(self, address: str, port: int, shown: Callable[[], bytes]) -> None:
         self._shown = shown
         self._listener = Listener.at(address, port, LIMITS.within_files())
-        self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(asyncio.start_server(
-            self._answer, sock=self._listener))
-        self._thread = threading.Thread(target=self._run, name='metrics', daemon=True)
-        self._thread.start()
+        self._loop = LoopThread('metrics')
+        self._server = self._loop.run(asyncio.start_server(self._answer, sock=self._listener))
 
     def close(self) -> None:
         """Close the port."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._server.close()
-        for task in (tasks := asyncio.all_tasks(self._loop)):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._listener.cut_all()
+        self._loop.call(self._server.close)
         self._loop.close()
+        self._listener.cut_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request; the listener ends who sends or takes nothing."""
