@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intradp_ros.core.atomic_write import replacing
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.systems.serving.arrivals import Arrivals, arrivals, Floats, MAX_REQUESTS
 
 #: Characters of a line of a file.
@@ -156,7 +156,7 @@ def write_recorded(path: Path, found: Arrivals, sites: Sequence[str], services: 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield lines with their number; none is long, and there are not too many."""
     try:
-        with io.TextIOWrapper(open_plain(path), 'utf-8-sig', newline='') as stream:
+        with io.TextIOWrapper(open_to_read(path), 'utf-8-sig', newline='') as stream:
             line = 0
             while text := stream.readline(MAX_LINE + 1):
                 line += 1

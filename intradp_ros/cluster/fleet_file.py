@@ -21,7 +21,7 @@ from intradp_ros.cluster.located_yaml import (
 )
 from intradp_ros.cluster.topology import behind_access_point, Medium, ring, Topology
 from intradp_ros.cluster.topology import Path as MediaPath
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.power.power_states import PowerStates
 
 MAX_DEVICES = 256
@@ -66,7 +66,7 @@ def read_fleet(path: Path) -> Fleet:
     :raises FleetFileError: if it cannot be read or used; the text names file, line and fix.
     """
     try:
-        with open_plain(path) as stream:
+        with open_to_read(path) as stream:
             data = stream.read(MAX_BYTES + 1)
         text = data.decode('utf-8-sig')
     except UnicodeDecodeError as error:

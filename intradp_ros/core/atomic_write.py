@@ -11,7 +11,8 @@ import fcntl
 import os
 from pathlib import Path
 import secrets
-import stat
+
+from intradp_ros.core.plain_file import open_to_write
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def sole_writer(path: Path) -> Iterator[None]:
     lock = lock.with_name(f'.{lock.name}.lock')
     while True:
         try:
-            handle = open_here(lock)
+            handle = open_to_write(lock)
         except FileExistsError:
             raise
         except OSError as error:
@@ -71,29 +72,6 @@ def sole_writer(path: Path) -> Iterator[None]:
             finally:
                 lock.unlink(missing_ok=True)
             return
-
-
-def open_here(path: Path, flags: int = 0) -> int:
-    """
-    Open a file to read and write, and make it where there is none; return its descriptor.
-
-    No link is followed, and no pipe waited for, that others who write in the folder have laid.
-
-    :raises FileExistsError: if there is one.
-    :raises OSError: if it cannot be opened.
-    """
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                         | os.O_NONBLOCK | flags, 0o666)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-    else:
-        if stat.S_ISREG(os.fstat(handle).st_mode):
-            return handle
-        os.close(handle)
-    raise FileExistsError(errno.EEXIST, 'is a link or a pipe, where a file is to be written: '
-                          'remove it', str(path))
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from intradp_ros.core.limits import check_text, MAX_MODEL_TEXT
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 
 
 class RepeatedKeyError(ValueError):
@@ -39,7 +39,7 @@ def read_text(path: Path, most: int = MAX_MODEL_TEXT) -> str:
         not the file.
     :raises OSError: if it cannot be read.
     """
-    with open_plain(path) as stream:
+    with open_to_read(path) as stream:
         data = stream.read(most + 1)
     if len(data) > most:
         raise ValueError(f'longer than {most} bytes')

@@ -14,7 +14,7 @@ from pathlib import Path
 import secrets
 from typing import Any
 
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.core.private_file import check_private
 
 KEY_BYTES, MAC_BYTES = 32, 16
@@ -44,7 +44,7 @@ class SharedKey:
         :raises OSError: if it cannot be read.
         """
         check_private(path, 'the key file')
-        with open_plain(path) as file:
+        with open_to_read(path) as file:
             text = file.read(4 * KEY_BYTES)
         try:
             secret = bytes.fromhex(text.decode('ascii'))

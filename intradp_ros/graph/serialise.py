@@ -30,7 +30,7 @@ import torch
 from intradp_ros.blobs.digests import flat_bytes
 from intradp_ros.core.atomic_write import replacing
 from intradp_ros.core.json_text import parse_json
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.graph.checks import check_graph
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
@@ -116,7 +116,7 @@ def load_graph(path: str | os.PathLike[str] | BinaryIO) -> OperatorGraph:
 
 @contextmanager
 def _opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[zipfile.ZipFile]:
-    with open_plain(Path(path)) if isinstance(path, (str, os.PathLike)) else nullcontext(path) \
+    with open_to_read(Path(path)) if isinstance(path, (str, os.PathLike)) else nullcontext(path) \
             as file, zipfile.ZipFile(file) as archive:
         yield archive
 

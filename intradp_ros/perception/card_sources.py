@@ -9,7 +9,7 @@ import importlib
 from pathlib import Path
 from typing import TypeVar
 
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.graph.serialise import load_notes
 from intradp_ros.perception.card import card_from_json, CardError, LARGEST_CARD, ModelCard
 from intradp_ros.runtime.models.catalogue import ModelSpec
@@ -49,7 +49,7 @@ def find_card(spec: ModelSpec, path: str = '') -> ModelCard | None:
 def read_card(path: Path) -> ModelCard:
     """Return the card of a JSON file; CardError if it is none."""
     try:
-        with open_plain(path) as file:
+        with open_to_read(path) as file:
             return card_from_json(file.read(LARGEST_CARD + 1).decode())
     except (OSError, UnicodeDecodeError) as error:
         raise CardError(f'cannot read the card {path}: {error}') from error

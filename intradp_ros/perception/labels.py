@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from intradp_ros.core.json_text import parse_json
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.perception.card import CardError, LARGEST_CARD, LONGEST_LABEL
 
 ENDINGS = ('.txt', '.names', '.labels', '.json', '.yaml', '.yml', '.csv', '.tsv')
@@ -124,7 +124,7 @@ def _of_lines(content: str, where: str, is_table: bool) -> list[str]:
 
 def _read(path: Path) -> str:
     try:
-        with open_plain(path) as file:
+        with open_to_read(path) as file:
             data = file.read(LARGEST_CARD + 1)
         if len(data) > LARGEST_CARD:
             raise CardError(f'{path} has more than {LARGEST_CARD} bytes: no list of names')

@@ -20,7 +20,7 @@ import re
 import threading
 import time
 
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.core.private_file import check_private
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import group
@@ -86,7 +86,7 @@ def own_key(path: Path | None) -> str:
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     """Return the lines of a file of keys, with their numbers; none that is blank or a remark."""
-    with open_plain(path) as file:
+    with open_to_read(path) as file:
         text = file.read(MAX_KEYS * (MAX_KEY + 80)).decode('ascii', 'replace')
     return [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)
             if line.strip() and not line.startswith('#')]

@@ -14,7 +14,7 @@ import pytest
 from intradp_lab.serving.recorded import read_azure
 from intradp_ros.cluster.fleet_file import read_fleet
 from intradp_ros.core.json_text import read_text
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.graph.serialise import load_graph, load_notes
 from intradp_ros.nodes.training.bag_images import labels_of_csv
@@ -27,7 +27,7 @@ from intradp_ros.systems.training.layers.checkpoint import read_checkpoint
 from intradp_ros.web.access import ApiKeys, own_key
 
 READERS: tuple[Callable[[Path], Any], ...] = (
-    open_plain, read_text, read_fleet, read_services, SharedKey.load, load_graph, load_notes,
+    open_to_read, read_text, read_fleet, read_services, SharedKey.load, load_graph, load_notes,
     read_card, lambda path: parse_labels(str(path)), lambda path: read_weights(path, 10.0),
     labels_of_csv, read_azure, read_placement, read_checkpoint, ApiKeys.load, own_key)
 
@@ -47,10 +47,10 @@ def test_what_is_not_a_file_is_refused_at_once(read: Callable[[Path], Any], tmp_
 
 def test_a_file_is_opened(tmp_path: Path) -> None:
     (tmp_path / 'file').write_text('text')
-    with open_plain(tmp_path / 'file') as stream:
+    with open_to_read(tmp_path / 'file') as stream:
         assert stream.read() == b'text'
     with pytest.raises(FileNotFoundError):
-        open_plain(tmp_path / 'none')
+        open_to_read(tmp_path / 'none')
 
 
 @pytest.mark.parametrize('data', [b'', b'# none', bytes(range(128, 160)),

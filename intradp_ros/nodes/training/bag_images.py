@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from intradp_ros.core.extras import pip_install
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.nodes.common.bits_in_use import BitsInUse
 from intradp_ros.nodes.sensors.image_messages import (
     as_tensor,
@@ -171,7 +171,7 @@ def labels_of_csv(path: str | Path, names: Sequence[str] = ()) -> dict[int, int]
     """
     found = dict[int, int]()
     try:
-        with io.TextIOWrapper(open_plain(Path(path)), 'utf-8-sig', newline='') as file:
+        with io.TextIOWrapper(open_to_read(Path(path)), 'utf-8-sig', newline='') as file:
             for number, row in enumerate(csv.DictReader(file, skipinitialspace=True), 2):
                 try:
                     found[_stamp_of(row)] = _class(row['label'].strip(), names)

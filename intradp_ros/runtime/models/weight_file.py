@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from intradp_ros.core.json_text import parse_json
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.graph.graph_errors import GraphFormatError
 from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import graph_to_json, load_graph
@@ -49,7 +49,7 @@ def read_weights(path: Path, nbytes: float, sha256: str = '') -> Weights:
     :raises WeightsError: if it is too large, another file, or neither safetensors nor an archive.
     """
     try:
-        with open_plain(path) as stream:
+        with open_to_read(path) as stream:
             most = int(MOST_TIMES * nbytes) + MOST_HEADER
             data = stream.read(most + 1)
     except OSError as error:

@@ -16,7 +16,7 @@ import torch
 
 from intradp_ros.core.json_text import read_json, read_text
 from intradp_ros.core.limits import MAX_FILE
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.systems.language.checkpoint import (
     Checkpoint,
     EMBEDDING,
@@ -52,7 +52,7 @@ _TYPES = {'F64': FLOAT32, 'F32': FLOAT32, 'F16': OF_DTYPE[torch.float16],
 
 def check_pointer(path: Path) -> None:
     """Raise ImportModelError for a file of Git LFS that stands for another one."""
-    with open_plain(path) as file:
+    with open_to_read(path) as file:
         if file.read(len(_POINTER)) == _POINTER:
             raise ImportModelError(f'{path} is a pointer of Git LFS, not the file itself: run '
                                    '"git lfs pull" in its folder')

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from intradp_ros.cluster.located_yaml import FleetFileError, Located, MAX_BYTES, parse, TIME
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.runtime.requests.infer_requests import (
     DTYPES,
     MAX_PRIORITY,
@@ -96,7 +96,7 @@ def read_services(path: Path) -> tuple[Service, ...]:
     :raises ServicesError: if it cannot be read or used; the text names file, line and fix.
     """
     try:
-        with open_plain(path) as stream:
+        with open_to_read(path) as stream:
             text = stream.read(MAX_BYTES + 1).decode('utf-8-sig')
     except UnicodeDecodeError:
         raise ServicesError(f'{path}: is not encoded in UTF-8: save it as UTF-8') from None

@@ -29,7 +29,7 @@ from torch import nn
 
 from intradp_ros.core.atomic_write import replacing
 from intradp_ros.core.json_text import parse_json
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 from intradp_ros.runtime.models.weight_file import (
     CHECKPOINT,
     file_facts,
@@ -178,7 +178,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     :raises TaskError: if it is none, or not as it was written.
     """
     try:
-        with open_plain(path) as stream:
+        with open_to_read(path) as stream:
             most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
             if os.fstat(stream.fileno()).st_size > most:
                 raise TaskError(f'{path} is larger than the memory of this machine')

@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from intradp_ros.core.atomic_write import open_here
 from intradp_ros.core.child_end import ChildWatch
+from intradp_ros.core.plain_file import open_to_write
 from intradp_ros.core.steady import Steady
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.split.calls.accelerator import DeviceError
@@ -129,7 +129,7 @@ class ProcessLink:
                  prefix: tuple[str, ...] = (), log: Path | None = None,
                  facts: Facts = NO_FACTS, key: bytes = b'') -> None:
         self._name, self._take, self._watch = name, take, ChildWatch()
-        with os.fdopen(open_here(log, os.O_APPEND), 'ab') if log else open(
+        with os.fdopen(open_to_write(log, os.O_APPEND), 'ab') if log else open(
                 os.devnull, 'ab') as errors:
             self.process = subprocess.Popen(
                 [*prefix, sys.executable, '-m', 'intradp_ros.systems.training.run.worker_process',
