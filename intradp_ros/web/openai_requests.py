@@ -375,13 +375,14 @@ class ChatBody(Body):
         turns = []
         for number, message in enumerate(self.messages):
             message.check(f'messages.{number}')
-            content = message.content or ''
+            content, parts = message.content or '', tuple[str, ...]()
             if not isinstance(content, str):
                 kinds = {part.type for part in content} - {'text'}
                 if kinds:
                     raise ValueError(f'content of type {sorted(kinds)[0][:40]!r} is not '
                                      'supported: text only')
-                content = '\n'.join(part.text for part in content)  # as vLLM and llama.cpp do
+                parts = tuple(part.text for part in content)
+                content = '\n'.join(parts)  # as vLLM and llama.cpp do
             more = [(name, value) for name in _READ if (value := getattr(message, name))]
             for place, call in enumerate(message.tool_calls or ()):
                 call.check(f'messages.{number}.tool_calls.{place}')
@@ -389,7 +390,7 @@ class ChatBody(Body):
                 more.append(('tool_calls', json.dumps([call.model_dump(
                     include={'id', 'type', 'function'}, exclude_none=True)
                     for call in message.tool_calls])))
-            turns.append(ChatTurn(message.role, content, tuple(more)))
+            turns.append(ChatTurn(message.role, content, tuple(more), parts))
         return tuple(turns)
 
 

@@ -70,12 +70,14 @@ class ChatTurn:
     """
     One message of a chat; `more` are further texts that templates read, by name.
 
-    The text of ``tool_calls`` is JSON, as OpenAI's API has it.
+    The text of ``tool_calls`` is JSON, as OpenAI's API has it.  `parts` are those of the content,
+    where it was said in such; they are for templates that read them.
     """
 
     role: str
     content: str
     more: tuple[tuple[str, str], ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ Whatever the library raises on the way is a ValueError that says why: it is the 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 import inspect
 import json
 import re
+import sys
+import time
 from typing import Any, TypeVar
 
 from intradp_ros.core.json_text import parse_json
@@ -27,6 +29,8 @@ from intradp_ros.systems.language.tool_calls import call_marks, CallingText
 T = TypeVar('T')
 #: Characters of a prompt for each token of the context: more than any text has.
 _CHARACTERS = 256
+#: Seconds of the processor that a chat template may take for the messages of a request.
+RENDERING = 10.0
 _UNTOKENED = 'the prompt cannot be made tokens'
 
 
@@ -156,25 +160,36 @@ class Prompts:
                 raise ValueError(f'{name[:60]!r} is not read by the chat template of this model')
         if tools and not re.search(r'\btools\b', template):
             raise ValueError('tools are not read by the chat template of this model')
-        messages = [_message(turn, template) for turn in request.prompt
-                    if isinstance(turn, ChatTurn)]
-        said = [message['content'].strip() for message in messages if message['role'] == 'user']
+        turns = [turn for turn in request.prompt if isinstance(turn, ChatTurn)]
+        messages = [_message(turn, template) for turn in turns]
         told = [message['content'].strip() for message in messages if message['role'] == 'tool'
                 and not re.search(r'\btool\b', template)]
 
-        def made(messages: list[dict[str, Any]]) -> str:
-            return _asked('the chat template refuses these messages', lambda: str(
-                self.tokenizer.apply_chat_template(
-                    messages, add_generation_prompt=request.generation_prompt,
-                    continue_final_message=request.continue_final, tokenize=False,
-                    **({'tools': tools} if tools else {}), **options)))
-        found = made(messages)
-        if not all(text in found for text in said):
-            with suppress(ValueError):  # those of models with pictures may read parts alone
-                parts = made([{**message, 'content': [
-                    {'type': 'text', 'text': message['content']}]} for message in messages])
-                if all(text in parts for text in said):
-                    found = parts
+        def made(as_parts: Callable[[ChatTurn], bool]) -> tuple[tuple[bool, int], str]:
+            contents = [[{'type': 'text', 'text': text} for text in turn.parts or (turn.content,)]
+                        if as_parts(turn) else turn.content for turn in turns]
+            given = [{**message, 'content': content}
+                     for message, content in zip(messages, contents, strict=True)]
+            with _limited(RENDERING):
+                found = _asked('the chat template refuses these messages', lambda: str(
+                    self.tokenizer.apply_chat_template(
+                        given, add_generation_prompt=request.generation_prompt,
+                        continue_final_message=request.continue_final, tokenize=False,
+                        **({'tools': tools} if tools else {}), **options)))
+            lost = sum(text.strip() not in found for turn in turns if turn.role != 'assistant'
+                       for text in turn.parts or (turn.content,))
+            return (any(isinstance(content, list) and str(content) in found
+                        for content in contents), lost), found
+        tried = []  # whether parts are written as Python's lists; how many texts are lost
+        if any(turn.parts for turn in turns):
+            with suppress(ValueError):
+                tried = [made(lambda turn: bool(turn.parts))]
+        if not tried or any(tried[0][0]):
+            tried.append(made(lambda turn: False))
+            if any(tried[-1][0]):
+                with suppress(ValueError):  # those of models with pictures may read parts alone
+                    tried.append(made(lambda turn: True))
+        found = min(tried, key=lambda one: one[0])[1]
         if not all(text in found for text in told):  # it has no word of them, nor writes any role
             raise ValueError('messages of tool are not read by the chat template of this model')
         return found
@@ -182,7 +197,8 @@ class Prompts:
     def _call_marks(self) -> tuple[str, str] | None:
         """Return what stands around a call of a tool; None if calls are not known to be so."""
         if not self._marks:
-            self._marks.append(call_marks(self.tokenizer))
+            with _limited(RENDERING):
+                self._marks.append(call_marks(self.tokenizer))
         return self._marks[0]
 
     def _template(self, tools: Any) -> str:
@@ -212,6 +228,22 @@ def _message(turn: ChatTurn, template: str) -> dict[str, Any]:
         for function in (call['function'] for call in calls):  # templates read objects
             function['arguments'] = parse_json(function['arguments'] or '{}')
     return {'role': role, 'content': turn.content, **more}
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Let what this thread does in Python take so many seconds of its processor, or raise."""
+    end, before = time.thread_time() + seconds, sys.gettrace()
+
+    def look(*_: Any) -> Any:
+        if time.thread_time() > end:
+            raise ValueError(f'it takes more than {seconds:g} s for this request')
+        return look
+    sys.settrace(look)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def _asked(what: str, function: Callable[[], T]) -> T:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 import json
 from pathlib import Path
+import sys
 from typing import Any, Literal
 
 from language_models import costs, Scripted, STEADY
@@ -18,6 +19,7 @@ import torch
 
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.runtime.requests.text_requests import ChatTurn, TextRequest
+from intradp_ros.systems.language import prompts as prompts_module
 from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import LocalLanguage
@@ -25,6 +27,7 @@ from intradp_ros.systems.language.prompts import Prompts
 from intradp_ros.systems.language.role import LanguageOptions
 from intradp_ros.systems.language.tool_calls import call_marks
 from intradp_ros.web.openai_api import openai_app
+from intradp_ros.web.openai_requests import ChatBody
 from intradp_ros.web.web_server import WebServer
 
 #: What is said of tools, calls and results is as Qwen 2.5 has it.
@@ -313,3 +316,42 @@ def test_a_template_is_chosen_and_given_what_it_reads(tmp_path: Path, template: 
     for tools, wanted in ('', ' robot '), (json.dumps(TOOLS), of_tools):
         found = prompts.tokens(TextRequest(asked, tools=tools))
         assert found == tokenizer(wanted, add_special_tokens=False).input_ids
+
+
+READS = ('{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}[{{ '
+         'part.type }}]{{ part.text }}{% endfor %}{% endif %}')
+
+
+@pytest.mark.parametrize('writes, wanted', [
+    (READS, 'B|[text]a[text]b|'),
+    ('{% for part in m.content %}{{ part.text }};{% endfor %}', 'B;|a;b;|'),
+    ('{{ m.content }}', 'B|a\nb|'), ('{{ m.content | trim }}', 'B|a\nb|'),
+    ("{{ m.content + '!' }}", 'B!|a\nb!|'),
+    ("{{ m.content.split('x')[0] }}", 'B|a\nb|')])
+def test_parts_are_given_to_templates_that_read_them(tmp_path: Path, writes: str, wanted: str,
+                                                     ) -> None:
+    """As the client has them; to others their texts are one, a line each."""
+    save_tiny_model(tmp_path)
+    tokenizer = library().AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.chat_template = '{% for m in messages %}' + writes + '|{% endfor %}'
+    manifest = import_model(tmp_path, BlobStore(tmp_path / 'blobs', 1 << 40).put)
+    turns = ChatBody(messages=[{'role': 'system', 'content': 'B'}, {'role': 'user', 'content': [
+        {'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]}]).turns()
+    found = Prompts(manifest, tokenizer).tokens(TextRequest(turns))
+    assert found == tokenizer(wanted, add_special_tokens=False).input_ids
+
+
+def test_a_template_that_takes_long_for_some_messages_refuses_these(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts_module, 'RENDERING', 0.2)
+    save_tiny_model(tmp_path)
+    tokenizer = library().AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.chat_template = (
+        "{% if 'long' in messages[0].content %}{% for a in range(99999) %}{% for b in range(99999)"
+        ' %}{% endfor %}{% endfor %}{% endif %}{{ messages[0].content }}')
+    manifest = import_model(tmp_path, BlobStore(tmp_path / 'blobs', 1 << 40).put)
+    prompts = Prompts(manifest, tokenizer)
+    with pytest.raises(ValueError, match='refuses these messages: it takes more than 0.2 s'):
+        prompts.tokens(TextRequest((ChatTurn('user', 'long'),)))
+    assert prompts.tokens(TextRequest((ChatTurn('user', 'short'),)))
+    assert sys.gettrace() is None
