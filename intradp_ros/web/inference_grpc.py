@@ -33,7 +33,6 @@ from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Li
 from intradp_ros.systems.serving.gateway import Gateway
 from intradp_ros.web.access import Clients, Refusal
 from intradp_ros.web.connections import Listener
-from intradp_ros.web.http2_frames import Frames, goodbye, HeadersError
 from intradp_ros.web.inference_messages import (
     answer_message,
     CLASSES,
@@ -52,9 +51,11 @@ from intradp_ros.web.submitted import submitted
 os.environ.setdefault('GRPC_VERBOSITY', 'NONE')
 try:
     import grpc
+
+    from intradp_ros.web.http2_frames import Frames, goodbye, HeadersError
 except ModuleNotFoundError as error:  # said with the command that brings it
-    raise ModuleNotFoundError(f'gRPC needs grpcio: {pip_install("serving")}',
-                              name='grpc') from error
+    raise ModuleNotFoundError(f'gRPC needs grpcio and hpack: {pip_install("serving")}',
+                              name=error.name) from error
 
 _LOG = logging.getLogger(__name__)
 # of answers whose client has gone

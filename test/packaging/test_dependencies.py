@@ -30,7 +30,7 @@ ROS_ONLY = {'launch', 'launch_ros', 'sensor_msgs_py'}
 OF_RQT = {'python_qt_binding', 'qtpy', 'rqt_gui_py'}
 #: Of a part that not all install: the extra that brings it.
 EXTRAS = {'fastapi': 'web', 'gguf': 'language', 'google': 'serving', 'grpc': 'serving',
-          'h11': 'web', 'msgpack': 'serving', 'pydantic': 'web', 'ray': 'ray',
+          'h11': 'web', 'hpack': 'serving', 'msgpack': 'serving', 'pydantic': 'web', 'ray': 'ray',
           'rerun': 'rerun', 'rosbags': 'training', 'starlette': 'web',
           'tensorboard': 'tensorboard', 'uvicorn': 'web', 'websockets': 'web'}
 
