@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='tokens of an answer at most (default %(default)s)')
     parser.add_argument('--temperature', type=number(0.0, 10.0), default=0.0,
                         help='0 takes the likeliest token (default)')
-    parser.add_argument('--top-p', type=number(1e-6, 1.0), default=1.0,
+    parser.add_argument('--top-p', type=number(0.0, 1.0), default=1.0,
                         help='draw among the likeliest tokens of this share (default: all)')
     parser.add_argument('--seed', type=whole(0, MOST_SEED), default=0,
                         help='of what is drawn (default 0)')

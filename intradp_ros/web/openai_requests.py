@@ -62,6 +62,7 @@ MOST_ANSWERS = 16
 
 Number = StrictFloat  # whole ones, too
 V = TypeVar('V')
+_Tokens = Annotated[list[StrictInt], Field(min_length=1)]
 
 
 class _Strict(BaseModel):
@@ -397,8 +398,7 @@ class ChatBody(Body):
 class TextBody(Body):
     """A request of ``/v1/completions``."""
 
-    prompt: (StrictStr | Annotated[list[StrictInt], Field(min_length=1)]
-             | list[StrictStr] | list[list[StrictInt]])
+    prompt: StrictStr | _Tokens | list[StrictStr] | list[_Tokens]
     logprobs: StrictInt | None = None
     echo: StrictBool | None = None
     add_special_tokens: StrictBool | None = None

@@ -52,7 +52,7 @@ class Sampling:
     def __post_init__(self) -> None:
         """Raise ValueError if a number is out of its range."""
         for name, low, high in (
-                ('temperature', 0.0, 100.0), ('top_k', 0, 1 << 30), ('top_p', 1e-6, 1.0),
+                ('temperature', 0.0, 100.0), ('top_k', 0, 1 << 30), ('top_p', 0.0, 1.0),
                 ('min_p', 0.0, 1.0), ('repetition_penalty', 1e-3, 1e3)):
             if (value := getattr(self, name)) is not None:
                 within(name, value, low, high)
@@ -125,9 +125,9 @@ class TextRequest:
     def __post_init__(self) -> None:
         """Look at all limits."""
         texts, length = self._texts()
-        if not length:
+        if self.prompt == '':  # of a chat without a word there is what the template writes
             raise ValueError('the prompt is empty')
-        within('characters of the prompt', length, 1, MAX_PROMPT)
+        within('characters of the prompt', length, 0, MAX_PROMPT)
         if self.max_tokens is not None:
             within('max_tokens', self.max_tokens, 1, MAX_TOKENS)
         within('min_tokens', self.min_tokens or 0, 0, MAX_TOKENS)

@@ -120,7 +120,7 @@ class Prompts:
             asked, temperature=0.0 if asked.temperature is None and said.get('do_sample') is False
             else float(chosen(asked.temperature, 'temperature', 1.0)),
             top_k=int(chosen(asked.top_k, 'top_k', 0)),
-            top_p=max(1e-6, float(chosen(asked.top_p, 'top_p', 1.0))),
+            top_p=float(chosen(asked.top_p, 'top_p', 1.0)),
             min_p=float(chosen(asked.min_p, 'min_p', 0.0)),
             repetition_penalty=float(chosen(asked.repetition_penalty, 'repetition_penalty', 1.0)))
 

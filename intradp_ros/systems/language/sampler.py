@@ -89,8 +89,9 @@ def _chances(logits: Floats, top: float, sampling: Sampling) -> tuple[Numbers | 
 
     Tokens None are all of the vocabulary, in its order.
     """
-    share = 1.0 if sampling.top_p is None else sampling.top_p
-    tokens = likeliest(logits, sampling.top_k) if sampling.top_k else None
+    share = 1.0 if sampling.top_p is None else max(1e-6, sampling.top_p)  # the likeliest stays
+    count = sampling.top_k or len(logits)
+    tokens = likeliest(logits, count) if count < len(logits) else None
     some = logits if tokens is None else logits[tokens]
     with np.errstate(over='ignore'):  # what is beyond all numbers has no chance
         away = (some.astype(np.float64) - top) / max(sampling.temperature or 0.0, 1e-300)

@@ -150,16 +150,16 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     return matcher
 
 
-def unwritten(tokens: Any, matcher: Any) -> str:
+def unwritten(tokens: Any, matcher: Any) -> str | None:
     """
     Return the text behind which no token goes on in an answer that meets a schema.
 
-    '' if there is such an answer, or none is missed: a tokenizer of all bytes writes any.  It is
-    a search, depth first, and not of all; tokens that end something are tried first.
+    None if there is such an answer, or none is missed: a tokenizer of all bytes writes any.  It
+    is a search, depth first, and not of all; tokens that end something are tried first.
     """
     pieces = [tokens.decode_bytes([token]) for token in range(tokens.vocab_size)]
     if len({piece for piece in pieces if len(piece) == 1}) == 256:
-        return ''
+        return None
     order = np.array(sorted(range(len(pieces)), key=lambda token: (
         not pieces[token].strip(), pieces[token] not in (b'"', b'}', b']'), -len(pieces[token]))))
     lost: list[bytes] = []
@@ -183,11 +183,11 @@ def unwritten(tokens: Any, matcher: Any) -> str:
         if not here.consume_token(token):  # the library offers some that it does not take then
             lost.append(text)
         elif here.is_accepting() or here.is_stopped():
-            return ''
+            return None
         else:
             text += pieces[token]
             path.append((here, text, following(here.deep_copy(), text)))
-    return max(lost, key=len).decode(errors='replace') if lost else ''
+    return max(lost, key=len).decode(errors='replace') if lost else None
 
 
 def main() -> None:
@@ -207,8 +207,8 @@ def main() -> None:
             matcher = compiled(library, tokens, json.loads(line))
             text = unwritten(tokens, matcher)
             matcher.compute_bitmask()
-            why = matcher.get_error() or text and (
-                f'the tokenizer of this model cannot write what follows {text[-200:]}')
+            why = matcher.get_error() or ('' if text is None else (
+                f'the tokenizer of this model cannot write what follows {text[-200:]!r}'))
         except Exception as error:  # noqa: B902 - said to who asked
             why = str(error).removeprefix('the schema cannot be used: ')
         signal.setitimer(signal.ITIMER_PROF, 0)

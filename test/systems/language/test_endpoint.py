@@ -165,6 +165,7 @@ def test_a_token_of_the_padding_is_a_token_without_a_text(endpoint: Endpoint) ->
 @pytest.mark.parametrize('named, options', [
     ('logit_bias', {'logit_bias': {'400': 1}}), ('logit_bias', {'logit_bias': {'-1': 1}}),
     ('stop_token_ids', {'stop_token_ids': [400]}), ('prompt', {'prompt': [400]}),
+    ('prompt', {'prompt': [[1], []]}),
     ('stream_options', {'stream_options': {'include_usage': True}}),
     ('repeat_penalty', {'repetition_penalty': 1.1, 'repeat_penalty': 1.2}),
     ('n_predict', {'n_predict': 4}), ('best_of', {'n': 1, 'best_of': 3}),
@@ -198,6 +199,11 @@ def test_what_a_chat_cannot_have_is_refused_by_name(endpoint: Endpoint, named: s
 
 
 def test_what_changes_nothing_is_taken(endpoint: Endpoint) -> None:
+    drawn = {'temperature': 1.0, 'seed': 3}
+    assert endpoint.complete(**drawn, top_k=1 << 20).choices == endpoint.complete(**drawn).choices
+    assert endpoint.complete(**drawn, top_p=0).choices == endpoint.complete().choices
+    empty = endpoint.chat(messages=[{'role': 'user', 'content': ''}])
+    assert empty.choices[0].message.content == endpoint.generated('<user><assistant>')
     wanted = endpoint.chat().choices[0].message.content
     assert endpoint.chat(extra_body={
         'echo': False, 'tools': [], 'tool_choice': 'none', 'logit_bias': {}, 'stop': [], 'n': 1,

@@ -400,6 +400,12 @@ def test_a_schema_that_needs_what_no_token_writes_is_refused() -> None:
             assert begun.allowed()[token]
             begun.take(token)
     grammars.close()
+    made = Tokenizer(models.BPE({letter: code for code, letter in enumerate(letters[:50])}, []))
+    made.decoder = decoders.ByteLevel()
+    grammars = Grammars(library().PreTrainedTokenizerFast(tokenizer_object=made), 50)
+    with pytest.raises(ValueError, match="cannot write what follows ''"):  # without a {
+        grammars.make('{"type": "object"}')
+    grammars.close()
 
 
 def test_a_grammar_that_fails_on_the_way_refuses_its_request(
