@@ -100,14 +100,6 @@ def with_wrapped_kernels(split: SplitGraph, wrap: Callable[[Any], Any]) -> Split
         for op in split.operators))
 
 
-def until(condition: Callable[[], bool]) -> bool:
-    """Wait for what another thread brings about."""
-    end = time.monotonic() + TIMEOUT
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return condition()
-
-
 def assert_equal(got: object, wanted: object, tolerance: float = 1e-4) -> None:
     """Compare outputs of any structure; differences relative to the spread; NaN equals NaN."""
     flat, spec = pytree.tree_flatten(wanted)

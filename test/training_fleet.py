@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-import faulthandler
 from functools import partial
 import os
 from pathlib import Path
@@ -357,16 +356,6 @@ def difference(state: Mapping[str, torch.Tensor], alone: OneProcess) -> float:
                      and int(norm.num_batches_tracked)}
     return max(float((state[name] - wanted[name]).abs().max()
                      / wanted[name].abs().max().clamp(min=1e-3)) for name in found)
-
-
-def wait_until(what: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait for something; say where all threads stand if it does not come."""
-    end = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > end:
-            faulthandler.dump_traceback()
-            raise AssertionError(f'it did not come in {seconds} s')
-        time.sleep(0.02)
 
 
 #: Tasks by name, for worker processes: `training_fleet.py:cnn_sgd`.

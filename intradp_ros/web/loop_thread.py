@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 import threading
 from typing import Any, TypeVar
 
@@ -48,7 +48,10 @@ class LoopThread:
         :raises TimeoutError: if it takes longer, and goes on.
         :raises RuntimeError: if the loop is closed.
         """
-        return self.begin(work).result(seconds)
+        future = self.begin(work)
+        if not wait([future], seconds).done:
+            raise TimeoutError('the task takes longer')
+        return future.result()
 
     def close(self) -> None:
         """Cancel all tasks and end the thread; what was to be called has been called."""

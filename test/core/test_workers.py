@@ -14,6 +14,7 @@ import time
 
 from dispositions import heeded
 import pytest
+from waiting import wait_for
 
 from intradp_ros.core.workers import worker_pool
 
@@ -108,10 +109,7 @@ def test_nobody_survives(arguments: list[str], number: signal.Signals, tmp_path:
         workers = {int(parent.stdout.readline()) for _ in range(2)}
         parent.send_signal(number)
         assert parent.wait(60)
-    end = time.monotonic() + 60
-    while any(map(is_there, workers)):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(lambda: not any(map(is_there, workers)))
 
 
 @pytest.mark.parametrize('method', ['fork', 'spawn', 'forkserver'])

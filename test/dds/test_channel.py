@@ -18,6 +18,7 @@ from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 import torch
+from waiting import wait_for
 
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.dds.convert import chunk_to_message, control_to_message
@@ -245,8 +246,7 @@ def test_closing_delivers_the_last_control_frame(context: rclpy.Context) -> None
     robot.close()
     robot.close()
     robot.send(Control(ControlKind.PING))
-    while frames[-1] != Control(ControlKind.BYE) and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_for(lambda: frames[-1] == Control(ControlKind.BYE))
     assert frames[-1] == Control(ControlKind.BYE)
     server.close()
 

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from intradp_lab.emulation.network import (
     ADDRESSES,
@@ -94,9 +95,7 @@ def test_what_full_air_lost_is_not_repeated_without_end(
         start('sink', 'server', domain)
         start('sink', 'robot', domain + 1)
         sources = [start('source', 'robot', domain), start('source', 'server', domain + 1)]
-        end = time.monotonic() + PATIENCE
-        while sent_bytes(link) < 3e6 and time.monotonic() < end:  # until the streams are on
-            time.sleep(0.05)
+        wait_for(lambda: sent_bytes(link) >= 3e6)  # until the streams are on
         subprocess.run([*link.exec_prefix('robot'), sys.executable, str(HERE / 'flood.py'),
                         ADDRESSES['server'], '2'], check=True)
         before = sent_bytes(link)

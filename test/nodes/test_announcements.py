@@ -15,6 +15,7 @@ import pytest
 import rclpy
 from rclpy.serialization import serialize_message
 from stranger import spinning
+from waiting import wait_for
 
 from intradp_lab.emulation.processes import Child, starter
 from intradp_ros.core.limits import MAX_BOOK_TEXT, MAX_MODEL_TEXT, MESSAGE_MARGIN
@@ -49,10 +50,8 @@ class Recorder:
 
     def wait_for(self, text: str) -> None:
         """Wait until a profile with this text was recorded."""
-        end = time.monotonic() + TIMEOUT
-        while not any(getattr(message, 'profile', '') == text for _, message in self.recorded):
-            assert time.monotonic() < end, self.recorded
-            time.sleep(0.02)
+        wait_for(lambda: any(getattr(message, 'profile', '') == text
+                             for _, message in self.recorded), TIMEOUT, lambda: self.recorded)
 
     def say_all(self, times: int = 2) -> None:
         """Say all that was recorded, the last first, too."""

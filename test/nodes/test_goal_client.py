@@ -13,7 +13,7 @@ import pytest
 import rclpy
 from rclpy.action.server import ActionServer
 from rclpy.executors import MultiThreadedExecutor
-from training_fleet import wait_until
+from waiting import wait_for
 
 from intradp_ros.action import GenerateResponse
 from intradp_ros.nodes.common.call_seals import CallSeals
@@ -52,7 +52,7 @@ class Side:
         return server
 
     def send(self, **fields: Any) -> Any:
-        wait_until(lambda: self.client.ready, PATIENCE)
+        wait_for(lambda: self.client.ready, PATIENCE)
         return self.client.send(GenerateResponse.Goal(**fields), self.heard.put,
                                 lambda result, why: self.ends.put((result, why)))
 
@@ -106,14 +106,14 @@ def test_feedback_result_cancel_and_rejection_come_to_who_sent(side: Side) -> No
 def test_a_goal_ends_when_its_server_is_gone_though_another_serves_the_name(side: Side) -> None:
     first = side.deaf('first')
     sent = side.send(prompt='a')
-    wait_until(lambda: sent._handle is not None and len(side.client.servers()) == 1, PATIENCE)
+    wait_for(lambda: sent._handle is not None and len(side.client.servers()) == 1, PATIENCE)
     side.deaf('second')
-    wait_until(lambda: len(side.client.servers()) == 2, PATIENCE)
+    wait_for(lambda: len(side.client.servers()) == 2, PATIENCE)
     with pytest.raises(queue.Empty):  # the first is still there
         side.ends.get(timeout=2.0)
     side.leave(first)
     result, why = side.end()
     assert result is None and why in (
         'the node that serves /served is gone', 'the node that served /served was started anew')
-    wait_until(lambda: len(side.client.servers()) == 1, PATIENCE)
+    wait_for(lambda: len(side.client.servers()) == 1, PATIENCE)
     assert side.client.ready and side.ends.empty()

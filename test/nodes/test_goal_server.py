@@ -17,6 +17,7 @@ import rclpy
 from rclpy.action.client import ActionClient
 from rclpy.executors import MultiThreadedExecutor
 from unique_identifier_msgs.msg import UUID
+from waiting import wait_for
 
 from intradp_ros.action import GenerateResponse, Train
 from intradp_ros.core.shared_key import SharedKey
@@ -159,10 +160,7 @@ def test_closing_ends_what_is_open(pair: Pair) -> None:
     result = handle.get_result_async()
     assert pair.speller.begun.wait(PATIENCE)
     pair.server.close()
-    end = time.monotonic() + PATIENCE
-    while not pair.speller.stopped:  # it may have been about to begin
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: pair.speller.stopped)  # it may have been about to begin
     assert pair.speller.stopped == [Fate.REFUSED]
     assert not result.done() or result.result().result.fate == 'refused'
 
@@ -175,10 +173,7 @@ def test_a_goal_that_is_accepted_while_the_server_closes_is_not_begun(pair: Pair
         accept(handle)
     pair.server._action.register_handle_accepted_callback(late)
     pair.goal(prompt='long...')
-    end = time.monotonic() + PATIENCE
-    while not pair.server._closed:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: pair.server._closed)
     assert not pair.speller.begun.wait(0.2) and not pair.server._works
 
 

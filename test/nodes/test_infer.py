@@ -11,12 +11,12 @@ from copy import copy
 import itertools
 import math
 import threading
-import time
 
 import numpy as np
 import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
+from waiting import wait_for
 
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.msg import Tensor
@@ -54,18 +54,10 @@ SERVICES = parse_services(EYES + '{1: 5 ms, 4: 10 ms}')
 #: So slow that whoever answers as quickly as he can is first.
 SLOW = parse_services(EYES + '{1: 300 ms, 4: 300 ms}')
 KEY = SharedKey.generate()
-PATIENCE = 60.0
 
 
 def image(value):
     return {'image': np.full((3, 8, 8), value, np.uint8)}
-
-
-def wait_for(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, 'waited in vain'
-        time.sleep(0.01)
 
 
 class Ends(list):

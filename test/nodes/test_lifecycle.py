@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from typing import Any, TypeVar
 import warnings
 
@@ -26,6 +25,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 import small_models
 import torch
+from waiting import wait_for
 
 from intradp_ros.nodes.common.lifecycle import log_warning, ManagedNode
 from intradp_ros.nodes.fleet.coordinator_node import CoordinatorNode
@@ -113,14 +113,6 @@ def made(kind: Callable[..., N], context: rclpy.Context, **parameters: Any) -> I
     finally:
         node.release()
         node.destroy_node()
-
-
-def until(condition: Callable[[], Any]) -> bool:
-    """Wait for what another thread brings about."""
-    end = time.monotonic() + TIMEOUT
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(condition())
 
 
 def threads() -> set[str]:
@@ -237,13 +229,13 @@ def all_transitions_twice(context: rclpy.Context, kind: type[ManagedNode],
                 assert node.trigger_activate() == SUCCESS
                 assert node.trigger_deactivate() == SUCCESS
             assert node.trigger_cleanup() == SUCCESS
-            assert until(lambda: threads() == before)
+            wait_for(lambda: threads() == before)
             assert len(list(node.publishers)) == publishers
             assert len(list(node.subscriptions)) == subscriptions
         assert node.trigger_configure() == SUCCESS
         assert node.trigger_activate() == SUCCESS
         assert node.trigger_shutdown() == SUCCESS
-        assert until(lambda: threads() == before)
+        wait_for(lambda: threads() == before)
         assert len(list(node.publishers)) == publishers
 
 
@@ -270,10 +262,10 @@ def test_an_inactive_robot_publishes_no_results(context: rclpy.Context) -> None:
         with spinning(node, context):
             ignored = []
             for _ in range(2):
-                assert until(lambda: observer.images.get_subscription_count() == 0)
+                wait_for(lambda: observer.images.get_subscription_count() == 0)
                 ignored.append(observer.publish(pixels))
                 assert node.trigger_activate() == SUCCESS
-                assert until(lambda: observer.images.get_subscription_count() == 1)
+                wait_for(lambda: observer.images.get_subscription_count() == 1)
                 result, stats = observer.infer(pixels)
                 assert relative_difference(result, wanted) <= 1e-4
                 assert not stats.shared

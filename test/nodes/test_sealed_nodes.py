@@ -23,6 +23,7 @@ from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from std_srvs.srv import SetBool
+from waiting import wait_for
 
 from intradp_ros.core.shared_key import SharedKey
 from intradp_ros.nodes import node_modules
@@ -139,10 +140,8 @@ def test_a_trainer_refuses_strangers_recordings_and_junk_and_serves_who_has_the_
              'seconds': PATIENCE, 'key_file': str(key_file)}
     following = threading.Thread(target=lambda: ends.append(follow(asked, said.append, cancelled)))
     following.start()
-    end = time.monotonic() + PATIENCE
-    while not any(each.get('feedback', {}).get('state') == 'paused' for each in said):
-        assert time.monotonic() < end, said
-        time.sleep(0.02)
+    wait_for(lambda: any(each.get('feedback', {}).get('state') == 'paused' for each in said),
+             shown=lambda: said)
     cancel = trainer.service(CancelGoal, 'trainer_node/train/_action/cancel_goal')
     before = node.refused.by_cause()['unsealed']
     assert not cancel(CancelGoal.Request()).goals_canceling

@@ -9,7 +9,7 @@ import logging
 import time
 
 import pytest
-from sharing import until
+from waiting import wait_for
 
 from intradp_ros.power.meter import EnergyMeter
 
@@ -32,7 +32,7 @@ class Wire:
 def read(sensor: Wire, count: int) -> None:
     """Wait until a sensor was read that many times more."""
     wanted = sensor.readings + count
-    assert until(lambda: sensor.readings >= wanted)
+    wait_for(lambda: sensor.readings >= wanted)
 
 
 def test_even_power_is_reported_for_any_stretch() -> None:

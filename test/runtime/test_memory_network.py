@@ -11,6 +11,7 @@ import time
 
 from fleets import TIMEOUT
 import pytest
+from waiting import wait_for
 
 from intradp_ros.cluster.device import Device
 from intradp_ros.cluster.topology import behind_access_point, ring, Topology
@@ -84,10 +85,7 @@ def test_control_frames_overtake_and_what_is_abandoned_or_cut_off_does_not_come(
         sender.send('b', chunk(number, 1 if number < 39 else 2))
     sender.abandon(1, 1)
     sender.send('b', Control(ControlKind.PING))
-    end = time.monotonic() + TIMEOUT
-    while not any(isinstance(f, Chunk) and f.inference == 2 for f in got):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: any(isinstance(f, Chunk) and f.inference == 2 for f in got))
     assert isinstance(got[0], Control) and len(got) < 20
     network.cut('b')
     count = len(got)

@@ -14,6 +14,7 @@ import pytest
 from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
+from waiting import wait_for
 
 from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_ros.cluster.coordinator import CoordinatorTimes
@@ -240,17 +241,12 @@ def test_inferences_before_a_boundary_go_by_the_plan_before(model: SharedModel) 
     with fleet(model, 'a,b', waiting=1000) as made:
         first = made.client.plan
         made.coordinator.propose(planner(model, 'c,d')(frozenset('abcd')), boundary=20)
-        end = time.monotonic() + TIMEOUT
-        while made.devices['a'].committed == first:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: made.devices['a'].committed != first)
         answers = [made.run([(frames[k % 8],)])[0] for k in range(24)]
         assert {a.plan for a in answers if a.inference < 20} == {first}
         assert {a.plan for a in answers if a.inference >= 20} == {made.devices['a'].committed}
         assert all(a.pipelined for a in answers)
-        while first in made.devices['a'].held():  # nothing of it is in flight any more
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: first not in made.devices['a'].held())  # none in flight
 
 
 @pytest.mark.parametrize('silent', ['b', 'c'])
@@ -310,10 +306,8 @@ def test_a_plan_before_the_one_in_use_is_let_go_when_nothing_of_it_is_in_flight(
         made.coordinator.propose(planner(model, 'b,a')(frozenset('abcd')))
         keep_asking(model, made, images(1, SHAPE), lambda got: got and got[-1].plan > first)
         workers = [made.stages[name].worker for name in 'ab']
-        end = time.monotonic() + TIMEOUT
-        while any(worker.held != (made.client.plan,) for worker in workers):
-            assert time.monotonic() < end, [worker.held for worker in workers]
-            time.sleep(0.01)
+        wait_for(lambda: all(worker.held == (made.client.plan,) for worker in workers),
+                 shown=lambda: [worker.held for worker in workers])
 
 
 def test_a_device_takes_orders_of_its_coordinators_only(model: SharedModel) -> None:

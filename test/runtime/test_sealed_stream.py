@@ -18,6 +18,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
+from waiting import wait_for
 
 from intradp_ros.runtime.transport import sealed_stream
 from intradp_ros.runtime.transport.sealed_stream import (
@@ -252,9 +253,7 @@ def test_a_listener_outlives_errors(echo: Echo, monkeypatch: pytest.MonkeyPatch)
     for _ in range(3):
         with socket.create_connection(echo.listener.place):
             pass
-    end = time.monotonic() + PATIENCE
-    while failures and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_for(lambda: not failures)
     assert exchanged(connect(echo.listener.place, KEY, 'x'), b'1') == b'1'
 
 

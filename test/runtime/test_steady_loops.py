@@ -19,7 +19,7 @@ import pytest
 from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
-from training_fleet import wait_until
+from waiting import wait_for
 
 from intradp_ros.blobs.fetch_state import FetchTimes
 from intradp_ros.blobs.store import BlobStore
@@ -149,7 +149,7 @@ def test_a_heartbeat_comes_again(drawn: Any) -> None:
         faults.on(channel, 'send', 'report')
         member = FleetMember(channel, [lambda host: role], faults.wrap(lambda text: None),
                              heartbeat=0.002, condition=faults.wrap(Condition))
-        wait_until(lambda: faults.over)
+        wait_for(lambda: faults.over)
         while not heard.empty():
             heard.get()
         heard.get(timeout=60)
@@ -185,7 +185,7 @@ def test_a_coordinator_goes_on_beating_and_planning(drawn: Any) -> None:
         coordinator.expect('a')
         member = FleetMember(made.channel('a'), [lambda host: Idle()], lambda text: None,
                              heartbeat=0.01)
-        wait_until(lambda: faults.over and coordinator.leads)
+        wait_for(lambda: faults.over and coordinator.leads)
         for source in (heard, planned):
             while not source.empty():
                 source.get()
@@ -205,7 +205,7 @@ def test_threads_that_do_what_they_are_given_go_on(drawn: Any) -> None:
         worker.put('item')
         serial.put(work)
         runs.call(work)
-    wait_until(lambda: faults.over)
+    wait_for(lambda: faults.over)
     while not done.empty():
         done.get()
     for put in (lambda: worker.put('item'), lambda: serial.put(work), lambda: runs.call(work)):
@@ -232,7 +232,7 @@ def test_blobs_are_fetched_again(tmp_path_factory: Any, drawn: Any) -> None:
             fetcher.want(Wanted({'0' * 64: 10}, frozenset('b'), frozenset(), done))
             time.sleep(0.005)
         with suppress(AssertionError):
-            wait_until(lambda: faults.over, 2.0)
+            wait_for(lambda: faults.over, 2.0)
         faults._drawn.clear()
         last = Wanted({}, frozenset('b'), frozenset(), lambda reason: ended.put('last'))
         fetcher.want(last)
@@ -275,7 +275,7 @@ def test_the_connection_to_a_server_beats_on(model: SharedModel, drawn: Any) -> 
         patch.setattr(connection_module, 'HEARTBEAT', 0.005)
         connection = Connection(model, robot, faults.wrap(lambda text: None))
         connection.start()
-        wait_until(lambda: faults.over)
+        wait_for(lambda: faults.over)
         while not heard.empty():
             heard.get()
         heard.get(timeout=60)
@@ -289,13 +289,13 @@ def test_the_connection_to_a_server_beats_on(model: SharedModel, drawn: Any) -> 
 def test_a_meter_reads_on(drawn: Any) -> None:
     faults = Faults(drawn)
     meter = EnergyMeter(SimpleNamespace(source='meter', joules=faults.wrap(lambda now: now)), 1e-3)
-    wait_until(lambda: faults.over)
+    wait_for(lambda: faults.over)
 
     def reads() -> bool:
         now = time.monotonic()
         time.sleep(0.01)
         return meter.drawn(now, now + 0.005) is not None
-    wait_until(reads)
+    wait_for(reads)
     meter.close()
 
 
@@ -312,9 +312,9 @@ def test_lines_of_a_training_are_sent_again(drawn: Any) -> None:
                for k, name in enumerate('ab')})
     thread = threading.Thread(target=SessionFleet._tick, args=(held,))
     thread.start()
-    wait_until(lambda: faults.over)
+    wait_for(lambda: faults.over)
     seen = tuple(ticks)
-    wait_until(lambda: all(now > before for now, before in zip(ticks, seen)))
+    wait_for(lambda: all(now > before for now, before in zip(ticks, seen)))
     held._stop.set()
     thread.join()
 
@@ -332,7 +332,7 @@ def test_a_training_process_shows_life_and_takes_orders(drawn: Any) -> None:
                 beats.put(body)
         threading.Thread(target=worker_process._beat,
                          args=(faults.wrap(report), threading.Event()), daemon=True).start()
-        wait_until(lambda: faults.over)
+        wait_for(lambda: faults.over)
         while not beats.empty():
             beats.get()
         beats.get(timeout=60)
@@ -391,7 +391,7 @@ def test_a_listener_takes_streams_again(monkeypatch: pytest.MonkeyPatch) -> None
     connect(listener.place, key, 'last', 10.0)
     while taken.get(timeout=60) != 'last':
         pass
-    wait_until(lambda: listener.streams == 0)
+    wait_for(lambda: listener.streams == 0)
     listener.close()
 
 
@@ -419,4 +419,4 @@ def test_a_pipeline_answers_every_frame_though_all_fails_for_a_while(model: Shar
             for answer, right in zip(later, wanted):
                 assert_equal(answer.outputs, right)
             return all(answer.pipelined for answer in later)
-        wait_until(pipelined, 60.0)
+        wait_for(pipelined, 60.0)

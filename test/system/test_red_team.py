@@ -41,6 +41,7 @@ from std_msgs.msg import String
 from stranger import ATTACKS, changed, PROFILE, spinning_alone, Stranger, strangers_node
 from stranger_process import REPEATS, resident, STALLS, stranger_who
 from torch import nn
+from waiting import wait_for
 
 from intradp_lab.emulation.processes import Child
 from intradp_lab.fleet.node_fleet import COORDINATOR, NodeFleet
@@ -178,10 +179,7 @@ def test_a_stranger_who_deactivates_the_robot_is_reported(scene: Scene) -> None:
     def change(transition: int) -> None:
         request = ChangeState.Request(transition=Transition(id=transition))
         answer = client.call_async(request)
-        end = time.monotonic() + TIMEOUT
-        while not answer.done():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_for(lambda: answer.done(), TIMEOUT)
         assert answer.result().success
 
     change(Transition.TRANSITION_DEACTIVATE)

@@ -18,7 +18,8 @@ from node_processes import nodes, Observer, own_domain
 import pytest
 from safetensors.torch import load_file
 from stranger_process import REPEATS, resident, STALLS, stranger_who
-from training_fleet import difference, wait_until
+from training_fleet import difference
+from waiting import wait_for
 
 from intradp_lab.emulation.processes import Child
 from intradp_lab.training.one_process import train_alone
@@ -159,7 +160,7 @@ def test_strangers_on_all_topics_change_nothing_of_what_is_trained(tmp_path: Pat
         goal.feedback(lambda found: found['round'] > 3)
         before = resident(made.processes)
         with stranger_who(STALLS), stranger_who(REPEATS) as said:
-            wait_until(lambda: said() > 1000, PATIENCE)
+            wait_for(lambda: said() > 1000, PATIENCE)
             made.slow.unlink()
             result = goal.until(lambda line: 'result' in line)['result']
         after = resident(made.processes)

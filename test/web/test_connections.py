@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 import uvicorn
+from waiting import wait_for
 
 from intradp_ros.runtime.requests.admission import ClientRates
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits, Connections, group
@@ -188,9 +189,7 @@ def test_an_answer_that_nobody_takes_is_cut(server: WebServer) -> None:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.sendall(b'GET /v1?%d HTTP/1.1\r\nhost: x\r\nauthorization: Api-Key %s\r\n\r\n'
                         % (64 << 20, KEY.encode()))
-        end = time.monotonic() + PATIENCE
-        while not server.rejected.get('stalled') and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_for(lambda: server.rejected.get('stalled'))
         assert server.rejected.get('stalled') == 1 and answered(server) == 200
 
 

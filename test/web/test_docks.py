@@ -16,8 +16,8 @@ import time
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
-from intradp_ros.core.patience import Patience
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving.executor import emulated_answer, Opened
 from intradp_ros.systems.serving.executor_messages import (
@@ -47,14 +47,6 @@ OPENED = Opened(SERVICE.inputs, SERVICE.outputs, (1, 2), (0.5, 0.6), (0.0, 0.0),
 SAID = {'said': 'opened', 'service': 7, 'sizes': [1, 2], 'seconds': [0.01, 0.01],
         'spread': [0.0, 0.0], 'digest': 'd' * 64, 'inputs': [['x', 'uint8', [4]]],
         'outputs': [['y', 'float32', [3]]], 'why': '', 'nbytes': 0, 'load_seconds': 1.0}
-
-
-def wait_for(condition, seconds=60.0):
-    patience = Patience(seconds)
-    while not (found := condition()):
-        assert not patience.over
-        time.sleep(0.01)
-    return found
 
 
 class Lane:

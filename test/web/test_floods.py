@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import msgpack
 from policy_site import Lane, SERVICE, valid
 import pytest
+from waiting import wait_for
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -133,9 +134,7 @@ def test_messages_that_never_end_leave_others_their_room(
         for _ in range(10):
             with suppress(OSError):
                 stack.enter_context(site.opened()).sendall(begun)
-        end = time.monotonic() + PATIENCE
-        while sum(site.clients._held._of.values()) < HELD // 4 and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_for(lambda: sum(site.clients._held._of.values()) >= HELD // 4)
         time.sleep(0.2)
         assert sum(site.clients._held._of.values()) <= HELD // 2
         assert site.ask(b'x' * MESSAGE) == 400  # taken, and not JSON
@@ -149,9 +148,7 @@ def test_bodies_that_never_end_leave_others_their_room(site: Site) -> None:
             one.sendall(b'POST /v2/models/pi0/infer HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n'
                         b'authorization: Api-Key %s\r\n\r\n' % (
                             MESSAGE, KEYS['robot1'].encode()) + b'x' * (MESSAGE - 1))
-        end = time.monotonic() + PATIENCE
-        while not site.guard.rejected.get('held') and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_for(lambda: site.guard.rejected.get('held'))
         assert site.guard.rejected['held'] and site.ask(b'x' * MESSAGE) == 400
     assert site.held() == {}
 
@@ -165,9 +162,7 @@ def test_a_message_in_too_many_pieces_is_refused(site: Site) -> None:
         body = msgpack.packb(valid())
         one.sendall(frame(BINARY, b'', False) + b''.join(
             frame(MORE, body[k:k + 1], k + 1 == len(body)) for k in range(len(body))))
-        end = time.monotonic() + PATIENCE
-        while not site.lane.batches and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_for(lambda: site.lane.batches)
         assert site.lane.batches
     assert site.held() == {}
 
@@ -243,9 +238,7 @@ def test_what_is_answered_is_held_no_more(site: Site) -> None:
         honest.recv(PATIENCE)
         for number in range(8):
             honest.send(msgpack.packb(valid(number)))
-            end = time.monotonic() + PATIENCE
-            while not site.lane.batches and time.monotonic() < end:
-                time.sleep(0.005)
+            wait_for(lambda: site.lane.batches)
             assert site.clients._held._of['robot1'] > 0
             site.lane.finish()
             assert b'actions' in honest.recv(PATIENCE)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.systems.serving.executor import emulated_answer
@@ -53,10 +54,7 @@ def site(keys=None, rate=100.0):
     local = LocalSite('a', SERVICES, compiled=False)
     clients = site_clients(keys, rate)
     server = InferenceGrpc(local.gateway, '127.0.0.1', 0, clients)
-    end = time.monotonic() + 60
-    while local.gateway.specs('pi0') is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: local.gateway.specs('pi0') is not None)
     try:
         yield local.gateway, f'127.0.0.1:{server.port}', clients
     finally:
@@ -157,16 +155,12 @@ def test_a_client_that_goes_withdraws(running):
     before = gateway.described()['services']['pi0']['cancelled']
     channel = grpc.insecure_channel(address)
     calls = [channel.unary_unary(INFER).future(message()) for _ in range(20)]
-    end = time.monotonic() + 60
-    while not gateway.described()['services']['pi0']['in_flight']:
-        assert time.monotonic() < end
-        time.sleep(0.002)
+    wait_for(lambda: gateway.described()['services']['pi0']['in_flight'])
     for one in calls:
         one.cancel()
-    while gateway.described()['services']['pi0']['in_flight'] or clients._in_flight \
-            or gateway.described()['services']['pi0']['cancelled'] == before:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: not clients._in_flight
+             and not gateway.described()['services']['pi0']['in_flight']
+             and gateway.described()['services']['pi0']['cancelled'] != before)
     channel.close()
     assert not clients._held._of
 
@@ -199,10 +193,7 @@ def test_a_client_is_served_again_once_there_is_memory(running):
     finally:
         clients.hold('127.0.0.1', -share)
     assert call(address, message())
-    end = time.monotonic() + 60
-    while clients._in_flight:  # it is left after its answer
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: not clients._in_flight)  # it is left after its answer
     assert not clients._held._of
 
 
@@ -382,13 +373,6 @@ def test_headers_without_end_and_padded_ones_are_not_taken():
             Frames().calls(b'p' * 24 + said)
 
 
-def wait_until(done):
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 KEYS = ApiKeys({hashlib.sha256(key.encode()).digest(): key[0] for key in (KEY, 'm' * 32)})
 
 
@@ -398,14 +382,14 @@ def test_answers_that_nobody_takes_count_as_their_clients_until_it_is_cut(monkey
     with site(KEYS, rate=1e4) as (_, address, clients), ExitStack() as held, \
             grpc.insecure_channel(address) as channel:
         deaf = [many_calls(held, address, 100, 'm' * 32, window=0) for _ in range(12)]
-        wait_until(lambda: clients.rejected.get('in_flight'))
+        wait_for(lambda: clients.rejected.get('in_flight'))
         for _ in range(100):
             assert channel.unary_unary(LIVE)(b'', timeout=60, metadata=[
                 ('authorization', f'Bearer {KEY}')])
         deaf[0].settimeout(60)
         while deaf[0].recv(1 << 16):
             pass
-        wait_until(lambda: not clients._in_flight)
+        wait_for(lambda: not clients._in_flight)
 
 
 def test_few_messages_of_a_client_are_read_at_once():

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import http.client
 import json
 import random
-import time
 import urllib.request
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from intradp_ros.cli.serve_status import asked
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate
@@ -44,10 +44,7 @@ EXPECTED = emulated_answer(SERVICES[0], {'image': IMAGE, 'state': STATE})['actio
 def site(keys=None):
     local = LocalSite('a', SERVICES, compiled=False)
     server = serve(local.gateway, '127.0.0.1', 0, keys)
-    end = time.monotonic() + 60
-    while local.gateway.specs('pi0') is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: local.gateway.specs('pi0') is not None)
     try:
         yield local.gateway, f'127.0.0.1:{server.port}'
     finally:
@@ -138,11 +135,8 @@ def test_a_client_that_goes_withdraws(running):
         connection.request('POST', '/v2/models/pi0/infer', body)
     for connection in connections:
         connection.close()
-    end = time.monotonic() + 60
-    while gateway.described()['services']['pi0']['in_flight'] or \
-            gateway.described()['services']['pi0']['cancelled'] == before:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: not gateway.described()['services']['pi0']['in_flight']
+             and gateway.described()['services']['pi0']['cancelled'] != before)
 
 
 def test_keys_are_needed_where_there_are_some(tmp_path):

@@ -16,8 +16,8 @@ import time
 import msgpack
 import numpy as np
 import pytest
+from waiting import wait_for
 
-from intradp_ros.core.patience import Patience
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.systems.serving.executor import emulated_answer
@@ -67,13 +67,6 @@ def site(name='a', sites=(), keys=None, port=0):
     finally:
         server.close()
         local.close()
-
-
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, 'waited in vain'
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope='module')
@@ -304,11 +297,8 @@ def test_a_robot_whose_gateway_goes_asks_the_next(of_gateway):
 
 def test_a_robot_without_a_gateway_hears_of_it_in_time():
     client, ends = ServingClient(['127.0.0.1:9']), {}
-    patience = Patience(3.0)  # the next attempt may be due later
     submit_many(client, 3, ends, remaining=0.3)
-    while len(ends) < 3:
-        assert not patience.over
-        time.sleep(0.01)
+    wait_for(lambda: len(ends) == 3, 3.0)  # the next attempt may be due later
     assert {end.fate for end in ends.values()} == {InferFate.LATE}
     client.close()
 

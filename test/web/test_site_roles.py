@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 websockets = pytest.importorskip('websockets.sync.client')
 pytest.importorskip('msgpack')
@@ -165,10 +166,7 @@ def test_a_site_says_whose_key_is_missing_and_why_it_is_not_let_in(
                         SiteAccess(keys=ApiKeys.load(keys), key=key_of('robot1')))
     try:
         assert 'no key has the name yard' in caplog.text
-        patience = Patience(60)
-        while 'has to be that of hall or yard' not in caplog.text:
-            assert not patience.over
-            time.sleep(0.01)
+        wait_for(lambda: 'has to be that of hall or yard' in caplog.text)
     finally:
         server.close()
         gateway.close()
@@ -192,10 +190,7 @@ def test_a_site_says_once_that_another_has_another_release(
     gateway = Gateway('hall', SERVICES, [()], SITES, compiled=False)
     links = site_link.SiteLinks(gateway, {'dock': f'127.0.0.1:{dock[1]}'}, key_of('hall'))
     try:
-        patience = Patience(60)
-        while 'site dock at' not in caplog.text:
-            assert not patience.over
-            time.sleep(0.01)
+        wait_for(lambda: 'site dock at' in caplog.text)
         time.sleep(0.5)
     finally:
         links.close()

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import http.client
 import json
 from pathlib import Path
-import time
 from typing import Any
 
 import pytest
+from waiting import wait_for
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -59,13 +59,6 @@ def served() -> Iterator[Served]:
     found.server.close()
 
 
-def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_page_takes_nothing_from_elsewhere(served: Served) -> None:
     for path, kind in (('/', 'html'), ('/page.css', 'css'), ('/page.js', 'javascript')):
         answer = served.ask(path)
@@ -98,7 +91,7 @@ def test_views_come_when_they_change_as_long_as_somebody_looks(served: Served) -
     assert json.loads(lines[-1]) == {'number': 7}
     assert served.source.lookers == 1 and served.source.queries == [{'at': '3'}]
     answer.close()
-    until(lambda: served.source.lookers == 0)
+    wait_for(lambda: served.source.lookers == 0)
 
 
 def test_few_look_at_once(served: Served) -> None:
@@ -106,7 +99,7 @@ def test_few_look_at_once(served: Served) -> None:
     assert {each.status for each in looking} == {200}
     assert served.ask('/stream').status == 503
     looking[0].close()
-    until(lambda: served.source.lookers == MOST - 1)
+    wait_for(lambda: served.source.lookers == MOST - 1)
     assert served.ask('/stream').status == 200
 
 

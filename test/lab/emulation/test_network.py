@@ -17,6 +17,7 @@ import time
 
 import pytest
 from resident import runs
+from waiting import wait_for
 
 from intradp_lab.emulation import network
 from intradp_lab.emulation.namespaces import run
@@ -190,11 +191,8 @@ def hold(prefix: str) -> tuple[subprocess.Popen[str], int]:
 
 def wait_until_inside(prefix: str, pid: int) -> None:
     """Wait until a process is in one of the namespaces: `ip` begins outside."""
-    end = time.monotonic() + 60
-    while not any(str(pid) in run('ip', 'netns', 'pids', name).split()
-                  for name in network.namespaces(prefix)):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: any(str(pid) in run('ip', 'netns', 'pids', name).split()
+                         for name in network.namespaces(prefix)))
 
 
 @needs_root

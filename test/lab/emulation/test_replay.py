@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from waiting import wait_for
 
 from intradp_lab.emulation.network import DEVICE, shaped_link
 from intradp_lab.emulation.replay import PERIOD, replaying
@@ -39,16 +40,10 @@ class NotedLink:
         self.given.append(('restore', 0.0))
 
 
-def wait_for(link: NotedLink, count: int) -> None:
-    end = time.monotonic() + 60
-    while len(link.given) < count and time.monotonic() < end:
-        time.sleep(0.01)
-
-
 def test_rates_come_in_recorded_order_and_again() -> None:
     link = NotedLink()
     with replaying(link, STEPS):
-        wait_for(link, 6)
+        wait_for(lambda: len(link.given) >= 6)
     assert link.given[:6] == [
         ('rate', 10.0), ('cut', 0.0), ('rate', 40.0), ('restore', 0.0), ('rate', 20.0),
         ('rate', 10.0)]
@@ -58,7 +53,7 @@ def test_rates_come_in_recorded_order_and_again() -> None:
 def test_a_link_that_refuses_is_reported_at_the_end() -> None:
     link = NotedLink(broken=True)
     with pytest.raises(OSError, match='refuses'), replaying(link, STEPS):
-        wait_for(link, 3)
+        wait_for(lambda: len(link.given) >= 3)
 
 
 @needs_root

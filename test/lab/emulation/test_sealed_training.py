@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 import training_fleet
-from training_fleet import difference, shuffled, wait_until
+from training_fleet import difference, shuffled
 from training_models import train_alone_drawing
+from waiting import wait_for
 
 from intradp_lab.emulation import network
 from intradp_lab.emulation.namespaces import owned_namespaces, run
@@ -118,7 +119,7 @@ def test_a_stranger_on_the_network_changes_nothing(monkeypatch: pytest.MonkeyPat
                               Settings(5.0, 5, of['']), places=places) as fleet:
                 threading.Thread(target=plague, daemon=True).start()
                 fleet.trainer.run(200.0, rounds=ROUNDS // 2)
-                wait_until(lambda: len(seen) == 4, 60.0)
+                wait_for(lambda: len(seen) == 4, 60.0)
                 time.sleep(1.0)
                 fleet.trainer.run(200.0)
                 state = fleet.trainer.collect()

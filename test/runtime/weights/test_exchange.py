@@ -18,6 +18,7 @@ import pytest
 from sharing import assert_equal
 from small_models import seeded, UNet
 import torch
+from waiting import wait_for
 
 from intradp_lab.fleet.local_fleet import LocalFleet
 from intradp_ros.blobs.fetch_state import FetchTimes
@@ -183,10 +184,7 @@ def test_a_peer_dies_and_another_goes_on(model: SharedModel, tmp_path: Path) -> 
     """The link is slow enough that the fetch is in flight when its giver dies."""
     weights = {'a': SERVES, 'd': SERVES, 'b': fetching(tmp_path / 'b')}
     with fleet(model, 'a,b,d', weights, 'ad', mbit=4.0) as made:
-        end = time.monotonic() + TIMEOUT
-        while not made.devices['d'].weights.served:
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        wait_for(lambda: made.devices['d'].weights.served)
         made.kill('d')
         check(model, made, images(2, SHAPE))
 
@@ -216,10 +214,8 @@ def test_what_must_not_be_fetched_is_refused_with_the_reason(
     said = Logged()
     own = fetching(tmp_path / 'b', **policy) if policy else WeightPolicy()
     with fleet(model, 'a,b', {'a': SERVES, 'b': own}, 'acd', said):
-        end = time.monotonic() + TIMEOUT
-        while not any('refuses' in text and reason in text for text in said):
-            assert time.monotonic() < end, said
-            time.sleep(0.01)
+        wait_for(lambda: any('refuses' in text and reason in text for text in said),
+                 shown=lambda: said)
     assert set(stored(tmp_path / 'b')) <= {model.digest}
 
 
@@ -237,9 +233,7 @@ def test_who_hands_out_nothing_says_so_and_nonsense_is_counted(model: SharedMode
                      {**ask.body, 'offset': -1}, {**ask.body, 'offset': 1.5}, {}):
             stranger.send('b', replace(ask, body=body))
         stranger.send('b', Chunk(session, 0, 1, 0, 0, 0, 0, 4, 0, 1, 1, 8, 0, (4,), bytes(4)))
-        end = time.monotonic() + TIMEOUT
-        while sum(made.devices['b'].rejections.by_cause().values()) < 6 or not heard:
-            assert time.monotonic() < end, made.devices['b'].rejections.by_cause()
-            time.sleep(0.01)
+        causes = made.devices['b'].rejections.by_cause
+        wait_for(lambda: heard and sum(causes().values()) >= 6, shown=causes)
         assert [(f.kind, f.body) for f in heard if isinstance(f, Control)] == \
             [(ControlKind.HELD, {'bytes': None})]

@@ -11,6 +11,7 @@ import time
 from language_models import costs, QUICK, Scripted, STEADY, tiny_model
 import pytest
 import torch
+from waiting import wait_for
 
 from intradp_lab.language.reference import whole_answer
 from intradp_ros.runtime.requests.admission import AdmissionLimits, Fate
@@ -171,11 +172,8 @@ def test_every_fate_is_heard_once_under_kills_and_cancels(model):
             if k % 5 == 4:
                 cancels[source.randrange(len(cancels))](Fate.CANCELLED)
             time.sleep(0.02)
-        end = time.monotonic() + TIMEOUT
-        while any(not isinstance(events[-1], TextEnd) if events else True
-                  for events in heard.values()):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: all(events and isinstance(events[-1], TextEnd)
+                             for events in heard.values()))
         wanted = whole_answer(model[2], PROMPT, 40, frozenset())[0]
         for events in heard.values():
             assert sum(isinstance(event, TextEnd) for event in events) == 1

@@ -10,6 +10,7 @@ import time
 from language_models import checked, costs, even_plan, plan_of, Scripted, STEADY, tiny_model
 import pytest
 import torch
+from waiting import wait_for
 
 from intradp_lab.language.reference import whole_answer
 from intradp_ros.cluster.plan_id import PlanError
@@ -165,10 +166,7 @@ def test_a_mission_takes_memory_back_and_answers_go_on(model):
         local.memory[name] = float(need.total - 30_000)
         assert answering.wait(TIMEOUT).fate in (Fate.DONE, Fate.RESUMED)
         assert answering.tokens == whole_answer(whole, PROMPT, 400, frozenset())[0]
-        end = time.monotonic() + TIMEOUT
-        while local.coordinator.plan == before:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: local.coordinator.plan != before)
         after = plan_of(local)
         for step in range(len(after.steps) + 1):
             assert name not in after.participants or memory_need(

@@ -17,6 +17,7 @@ import pytest
 from tiny_language_model import reference, save_tiny_model
 from tokenizers import decoders, models, Tokenizer
 import torch
+from waiting import wait_for
 
 from intradp_lab.language.reference import whole_answer
 from intradp_ros.blobs.store import BlobStore
@@ -101,10 +102,7 @@ def change_plan(local: LocalLanguage) -> None:
     names = sorted(local.devices)
     plans = [even_plan(local.costs, names, segments, True) for segments in (1, 2)]
     local.coordinator.propose(plans[plan.slots == plans[0].slots])
-    end = time.monotonic() + TIMEOUT
-    while local.coordinator.id == before:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: local.coordinator.id != before)
     time.sleep(0.1)
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 import os
 import threading
-import time
 from typing import Any
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.systems.serving import local_site
@@ -41,13 +41,6 @@ services:
   camera: {model: "their_nets:net 1x4", deadline: 20 s, batches: [1]}
   broken: {model: "their_nets:missing 1x4", deadline: 20 s}
 """
-
-
-def wait_for(condition, patience=90.0):
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class Asking:

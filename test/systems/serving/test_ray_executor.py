@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from waiting import wait_for
 
 from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
@@ -84,9 +85,7 @@ def test_batches_are_exact_and_ray_starts_dead_actors_anew(site):
             alone = module(torch.tensor([word]))['actions'][0]
         np.testing.assert_allclose(end.tensors['actions'], alone, rtol=1e-5, atol=1e-6)
     end = time.monotonic() + 60
-    while 'none on executor 0' not in local.gateway.described()['problems']:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(lambda: 'none on executor 0' in local.gateway.described()['problems'])
     assert 'cannot read the archive' in str(local.gateway.described()['problems'])
     pid = ray.get(local.executors[0]._actor.__ray_call__.remote(lambda _: os.getpid()))
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from sharing import SOURCE
+from waiting import wait_for
 
 from intradp_ros.graph.serialise import graph_to_json
 from intradp_ros.profiling.drift import slowed
@@ -54,10 +55,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[PlanRequest]:
 
 def first_book(keeper: BookKeeper, request: PlanRequest) -> None:
     keeper.want(request)
-    end = time.monotonic() + TIMEOUT
-    while keeper.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(lambda: keeper.poll() is not None, TIMEOUT)
 
 
 def test_what_changes_nothing_starts_no_process(

@@ -8,8 +8,9 @@ import threading
 import time
 
 import pytest
-from sharing import infer_until_shared, sharing_pair, SOURCE, until
+from sharing import infer_until_shared, sharing_pair, SOURCE
 import torch
+from waiting import wait_for
 
 from intradp_ros.power.meter import EnergyMeter
 from intradp_ros.runtime.models.model import SharedModel
@@ -31,7 +32,7 @@ class Steady:
 def test_every_inference_says_what_was_drawn_meanwhile(model: SharedModel, wanted: torch.Tensor,
                                                         ) -> None:
     meter = EnergyMeter(Steady(), 0.005)
-    assert until(lambda: meter.drawn(time.monotonic(), time.monotonic()) is not None)
+    wait_for(lambda: meter.drawn(time.monotonic(), time.monotonic()) is not None)
     with sharing_pair(model) as pair:
         pair.robot.meter = meter
         shared = infer_until_shared(pair.robot, (SOURCE,), wanted)

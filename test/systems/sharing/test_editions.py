@@ -9,8 +9,9 @@ from dataclasses import replace
 import threading
 
 import pytest
-from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SOURCE, TIMEOUT, until
+from sharing import assert_equal, ENDLESS, hand_made_book, sharing_pair, SOURCE, TIMEOUT
 import torch
+from waiting import wait_for
 
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.schedule.schedule import ROBOT
@@ -76,7 +77,7 @@ def test_the_former_book_is_used_until_the_robot_knows_that_the_server_has_the_n
     """Whether the offer is in flight or the answer."""
     detained = Detained(pair, kind)
     pair.robot.use_book(another_book(model))
-    assert until(lambda: bool(detained.frames))
+    wait_for(lambda: bool(detained.frames))
     for _ in range(3):
         assert_shared(pair, wanted)
         assert used(pair) == 1
@@ -103,7 +104,7 @@ def test_books_that_follow_one_another_quickly(
     for k in range(12):
         pair.robot.use_book(another_book(model, 0.2 + 0.05 * k))
         stop.wait(0.03)
-    assert until(lambda: used(pair) == 13 and inferences.count(13) > 2)
+    wait_for(lambda: used(pair) == 13 and inferences.count(13) > 2)
     stop.set()
     worker.join()
     assert inferences == sorted(inferences) and inferences[0] < 13
@@ -116,14 +117,14 @@ def test_a_refused_book_leaves_the_former_in_use(
     connection = pair.robot.connection
     detained = Detained(pair, ControlKind.BOOK)
     pair.robot.use_book(another_book(model))
-    assert until(lambda: bool(detained.frames))
+    wait_for(lambda: bool(detained.frames))
     detained.let_go(book=packed('{}'))
-    assert until(lambda: 'bad schedule table' in connection.refusal)
+    wait_for(lambda: 'bad schedule table' in connection.refusal)
     assert connection.state is State.READY
     assert_shared(pair, wanted)
     assert used(pair) == 1
     detained.let_go()
-    assert until(lambda: used(pair) == 2)
+    wait_for(lambda: used(pair) == 2)
     assert connection.refusal == ''
     assert_shared(pair, wanted)
 
@@ -134,10 +135,10 @@ def test_a_server_that_came_back_without_the_new_book(
     detained = Detained(pair, ControlKind.BOOK)
     pair.robot.use_book(another_book(model))
     pair.robot.connection.lost('as if the link had failed')
-    assert until(lambda: used(pair) == 1)
+    wait_for(lambda: used(pair) == 1)
     assert_shared(pair, wanted)
     detained.let_go()
-    assert until(lambda: used(pair) == 2)
+    wait_for(lambda: used(pair) == 2)
 
 
 def test_an_inference_ends_under_the_epoch_that_it_began_with(
@@ -168,10 +169,10 @@ def test_a_server_that_cannot_compile_a_book_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(cache, 'prepare', fail)
         pair.robot.use_book(another_book(model))
-        assert until(lambda: 'the device is full' in connection.refusal)
+        wait_for(lambda: 'the device is full' in connection.refusal)
         assert_shared(pair, wanted)
     pair.robot.use_book(another_book(model, 0.7))
-    assert until(lambda: used(pair) == 3)
+    wait_for(lambda: used(pair) == 3)
     assert_shared(pair, wanted)
 
 
@@ -183,7 +184,7 @@ def test_a_book_that_is_refused_late_is_no_refusal_of_the_robot(pair: Pair) -> N
                               body={'reason': 'bad schedule table', 'book': True},
                               server=pair.server.number))
     assert connection.state is State.ALONE
-    assert until(lambda: used(pair) == 1)
+    wait_for(lambda: used(pair) == 1)
 
 
 def test_editions(model: SharedModel) -> None:
@@ -215,11 +216,11 @@ def test_another_book_under_an_epoch_in_use_is_refused(
     body = {'book': packed(another_book(model, 0.9).to_json()), 'used': 1,
             'fingerprint': ProgramCache(model, ROBOT).fingerprint(another_book(model, 0.9))}
     pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 1, 0, body, pair.server.number))
-    assert until(lambda: pair.server.rejections.by_cause() == {'book': 1})
+    wait_for(lambda: pair.server.rejections.by_cause() == {'book': 1})
     assert_shared(pair, wanted)
     pair.robot_channel.send(Control(ControlKind.BOOK, session.id, 2, 0, body, pair.server.number))
-    assert until(lambda: 2 in session.epochs)
+    wait_for(lambda: 2 in session.epochs)
     assert_shared(pair, wanted)
     pair.robot.use_book(another_book(model))
-    assert until(lambda: used(pair) == 3)
+    wait_for(lambda: used(pair) == 3)
     assert_shared(pair, wanted)

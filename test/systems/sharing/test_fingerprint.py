@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, sharing_pair, SOURCE, until
+from sharing import assert_equal, ENDLESS, FixedRate, hand_made_book, sharing_pair, SOURCE
 import torch
 from torch import nn, Tensor
 import torch.nn.functional as F
+from waiting import wait_for
 
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.schedule.schedule import Schedule
@@ -99,7 +100,7 @@ def test_a_server_of_another_release_is_not_shared_with(
     with in_process_pair(model, FixedRate(100.0), server_model=other_release, patience=ENDLESS,
                          log=said.append) as pair:
         pair.robot.use_book(hand_made_book(model))
-        assert until(lambda: bool(pair.robot.connection.refusal))
+        wait_for(lambda: bool(pair.robot.connection.refusal))
         outcome = pair.robot.infer((SOURCE,))
         assert not outcome.stats.shared and not pair.robot.connection.wait_ready(0.0)
         with torch.no_grad():

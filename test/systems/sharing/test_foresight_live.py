@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sharing import ENDLESS, infer_until_shared, SOURCE, TIMEOUT, until
+from sharing import ENDLESS, infer_until_shared, SOURCE, TIMEOUT
 import torch
+from waiting import wait_for
 
 from intradp_ros.link.predictor import make_predictor
 from intradp_ros.runtime.models.model import SharedModel
@@ -41,7 +42,7 @@ def test_frames_are_shared_by_what_may_come(
         robot.choice.experience = experience
         robot.use_book(book)
         assert robot.connection.wait_ready(TIMEOUT)
-        assert until(lambda: robot.predicted_rate > 0)
+        wait_for(lambda: robot.predicted_rate > 0)
         for _ in range(FRAMES):
             outcome = infer_until_shared(robot, (SOURCE,), wanted)
             assert 0 < outcome.stats.predicted < ALONE

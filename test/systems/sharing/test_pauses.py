@@ -21,10 +21,10 @@ from sharing import (
     SHORT,
     SOURCE,
     TIMEOUT,
-    until,
     with_kernels,
 )
 import torch
+from waiting import wait_for
 
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.transport.memory_channel import memory_pair, MemoryChannel
@@ -226,7 +226,7 @@ def test_a_server_that_is_silent_is_not_waited_for(pair: Pair, wanted: torch.Ten
     assert isinstance(channel, MemoryChannel)
     infer_until_shared(pair.robot, (SOURCE,), wanted)
     channel.cut()
-    assert until(lambda: pair.robot.connection.quiet > 2 * SHORT.silence)
+    wait_for(lambda: pair.robot.connection.quiet > 2 * SHORT.silence)
     outcome = pair.robot.infer((SOURCE,))
     assert not outcome.stats.shared and not outcome.stats.recovered
     assert pair.robot.connection.state is State.ALONE
@@ -243,7 +243,7 @@ def test_a_silent_server_that_may_come_back_is_counted_on(
         assert isinstance(channel, MemoryChannel)
         infer_until_shared(pair.robot, (SOURCE,), wanted)
         channel.cut()
-        assert until(lambda: pair.robot.connection.quiet > 2 * patience.silence)
+        wait_for(lambda: pair.robot.connection.quiet > 2 * patience.silence)
         for _ in range(2 * FREE_SILENCES):
             outcome = pair.robot.infer((SOURCE,))
             assert_equal(outcome.outputs, wanted)
@@ -292,7 +292,7 @@ def test_a_server_that_comes_back_takes_its_part(model: SharedModel, wanted: tor
         channel.listen(handle)
         infer_until_shared(pair.robot, (SOURCE,), wanted)
         stopped.set()
-        assert until(lambda: pair.robot.connection.quiet > 2 * patience.silence)
+        wait_for(lambda: pair.robot.connection.quiet > 2 * patience.silence)
         held.set()
         going_on = threading.Timer(0.1, stopped.clear)
         going_on.start()

@@ -20,10 +20,10 @@ from sharing import (
     sharing_pair,
     SOURCE,
     TIMEOUT,
-    until,
 )
 from small_models import seeded, UNet
 import torch
+from waiting import wait_for
 
 from intradp_ros.runtime.models.model import share_module, SharedModel
 from intradp_ros.runtime.transport.memory_channel import memory_pair
@@ -73,7 +73,7 @@ class Stranger:
         """Send a frame and return the answer."""
         before = len(self.frames)
         self.channel.send(replace(frame, server=self.server.number))
-        assert until(lambda: len(self.frames) > before)
+        wait_for(lambda: len(self.frames) > before)
         return self.frames[before]
 
     def greets(self, frame: Control) -> bool:
@@ -149,7 +149,7 @@ def test_another_digest_is_refused_with_both_named(
 def test_a_session_along_another_axis(stranger: Stranger, model: SharedModel) -> None:
     """The robot's axis counts; greeting again with another one opens the session anew."""
     for axis in (3, 2, 3):
-        assert until(lambda axis=axis: stranger.greets(hello(model, axis=axis)))
+        wait_for(lambda axis=axis: stranger.greets(hello(model, axis=axis)))
         assert stranger.server.sessions[5].model.split.axis == axis
 
 
@@ -168,7 +168,7 @@ def test_a_model_that_is_being_split_holds_up_nobody(
     assert stranger.ask(hello(model, session=6)).kind is ControlKind.WELCOME
     assert [frame.kind for frame in stranger.frames] == [ControlKind.PONG, ControlKind.WELCOME]
     go.set()
-    assert until(lambda: stranger.greets(hello(model, axis=2)))
+    wait_for(lambda: stranger.greets(hello(model, axis=2)))
     assert stranger.server.sessions[5].model.split.axis == 2
 
 
@@ -231,10 +231,10 @@ def test_of_many_books_the_newest_is_compiled(
     for epoch in range(1, 31):
         stranger.channel.send(Control(ControlKind.BOOK, 5, epoch, body=body,
                                       server=stranger.server.number))
-        assert until(lambda: compiled)
+        wait_for(lambda: compiled)
     stranger.ask(Control(ControlKind.PING, 5, body={'robot': 1.0}))  # all 30 have come
     go.set()
-    assert until(lambda: len(stranger.frames) >= 4)
+    wait_for(lambda: len(stranger.frames) >= 4)
     ready = [f.epoch for f in stranger.frames if f.kind is ControlKind.BOOK_READY]
     assert ready == [1, 30] and len(compiled) == 2
 
@@ -249,8 +249,8 @@ def test_sessions_that_begin_and_end_leave_no_threads(
         for kind in (ControlKind.BOOK, ControlKind.BYE):
             stranger.channel.send(Control(kind, session, 1, body=body,
                                           server=stranger.server.number))
-    assert until(lambda: not stranger.server.sessions)
-    assert until(lambda: threading.active_count() <= before)
+    wait_for(lambda: not stranger.server.sessions)
+    wait_for(lambda: threading.active_count() <= before)
 
 
 def test_probes_without_end_are_echoed_as_far_as_the_link_takes_them(model: SharedModel) -> None:
@@ -364,8 +364,7 @@ def test_old_chunks_are_stale(pair: Pair, wanted: torch.Tensor) -> None:
     infer_until_shared(pair.robot, (SOURCE,), wanted)
     again = {'up': [f for f in up if isinstance(f, Chunk) and f.inference],
              'down': [f for f in down if isinstance(f, Chunk) and f.inference]}
-    assert until(lambda: any(f.kind is ControlKind.REPORT for f in down
-                             if isinstance(f, Control)))
+    wait_for(lambda: any(f.kind is ControlKind.REPORT for f in down if isinstance(f, Control)))
     for frame in again['up']:
         pair.server.handle(frame)
     for frame in again['down']:
@@ -395,7 +394,7 @@ def test_rows_on_their_way_when_the_robot_gives_up_are_no_fault(
         channel.listen(late)
         outcome = pair.robot.infer((SOURCE,))
         assert outcome.stats.recovered and outcome.stats.reason.startswith('late')
-        assert until(lambda: held)
+        wait_for(lambda: held)
         for frame in held:
             side.handle(frame)
         assert not pair.robot.rejections.total and not pair.server.rejections.total
@@ -464,7 +463,7 @@ def test_a_refused_robot_runs_alone_and_says_why(
     robot = RobotClient(model, near, FixedRate(100.0), log.append, patience=ENDLESS)
     with Pair(robot, server, near, far):
         robot.use_book(hand_made_book(model))
-        assert until(lambda: robot.connection.state is State.REFUSED)
+        wait_for(lambda: robot.connection.state is State.REFUSED)
         assert model.digest[:12] in robot.connection.refusal
         assert other_model.digest[:12] in robot.connection.refusal
         outcome = robot.infer((SOURCE,))

@@ -20,9 +20,9 @@ from sharing import (
     infer_until_shared,
     SOURCE,
     TIMEOUT,
-    until,
 )
 import torch
+from waiting import wait_for
 
 from intradp_lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_lab.testbed.joined_channel import JoinedChannel
@@ -63,7 +63,7 @@ class Site:
                 robot.use_book(self.book)
                 yield robot
                 robot.connection.close()  # says good-bye, which takes its time on a slow link
-                assert until(lambda: robot.connection.session not in self.server.sessions)
+                wait_for(lambda: robot.connection.session not in self.server.sessions)
         finally:
             self.channel.part(far)
 
@@ -110,8 +110,8 @@ def test_four_robots_on_four_links(model: SharedModel, wanted: torch.Tensor) -> 
     with closing(site.server):
         for _ in range(3):
             at_once(*(lambda mbps=mbps: infer(mbps) for mbps in RATES))
-            assert until(lambda: not site.server.sessions)
-        assert until(lambda: not session_threads() - before), session_threads() - before
+            wait_for(lambda: not site.server.sessions)
+        wait_for(lambda: not session_threads() - before), session_threads() - before
         assert site.server.processor.load == 0.0
 
 
@@ -151,7 +151,7 @@ def test_a_robot_that_finds_no_room_stays_alone_and_is_served_later(
         with site.robot(model, 100.0) as first:
             infer_until_shared(first, (SOURCE,), wanted)
             second = second_is_there.enter_context(site.robot(model, 100.0))
-            assert until(lambda: second.connection.state is State.REFUSED)
+            wait_for(lambda: second.connection.state is State.REFUSED)
             assert second.connection.refusal.startswith('all 1 sessions of this server are in use')
             outcome = second.infer((SOURCE,))
             assert not outcome.stats.shared

@@ -10,8 +10,9 @@ import json
 import time
 
 import pytest
-from sharing import assert_equal, hand_made_book, sharing_pair, SOURCE, TIMEOUT, until
+from sharing import assert_equal, hand_made_book, sharing_pair, SOURCE, TIMEOUT
 import torch
+from waiting import wait_for
 
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.systems.sharing.book.book import MAX_ENTRIES, ScheduleBook
@@ -168,4 +169,4 @@ def test_a_shared_frame_that_fails_in_a_way_nobody_foresaw_runs_alone(
         outcome = pair.robot.infer((SOURCE,))
         assert outcome.stats.recovered and 'falsified rows' in outcome.stats.reason
         assert_equal(outcome.outputs, wanted)
-    assert until(lambda: pair.robot.infer((SOURCE,)).stats.shared)
+    wait_for(lambda: pair.robot.infer((SOURCE,)).stats.shared)

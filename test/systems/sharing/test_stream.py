@@ -19,11 +19,11 @@ from sharing import (
     hand_made_book,
     SHORT,
     TIMEOUT,
-    until,
     with_kernels,
 )
 from small_models import seeded, UNet
 import torch
+from waiting import wait_for
 
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.requests.outcome import Outcome
@@ -111,7 +111,7 @@ def test_results_are_exact_and_in_order(model: SharedModel, inflight: int) -> No
         assert len(found.server.sessions) == len(found.stream.numbers) == inflight
         assert found.server.rejections.total == 0
         assert [each.foreign for each in found.stream.clients] == [0] * inflight
-    assert until(lambda: not found.stream.channels.sessions)
+    wait_for(lambda: not found.stream.channels.sessions)
 
 
 @pytest.mark.parametrize('broken', [
@@ -231,12 +231,12 @@ def test_frames_go_to_the_session_that_they_are_for() -> None:
         channel.listen(lambda frame, session=session:
                        came[session].append(frame.session))
         channel.send(Control(ControlKind.PING, session))
-    assert until(lambda: came == {5: [5], 6: [6]})
+    wait_for(lambda: came == {5: [5], 6: [6]})
     far.send(Control(ControlKind.PONG, 7))
-    assert until(lambda: channels.foreign == 1)
+    wait_for(lambda: channels.foreign == 1)
     opened[5].close()
     opened[6].send(Control(ControlKind.PING, 6))
-    assert until(lambda: came == {5: [5], 6: [6, 6]})
+    wait_for(lambda: came == {5: [5], 6: [6, 6]})
     opened[6].close()
     far.close()
     near.send(Control(ControlKind.PING, 6))

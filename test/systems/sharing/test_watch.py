@@ -9,9 +9,10 @@ import math
 import time
 
 import pytest
-from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT, until
+from sharing import ENDLESS, FixedRate, hand_made_book, TIMEOUT
 from small_models import seeded, UNet
 import torch
+from waiting import wait_for
 
 from intradp_lab.emulation.emulated_device import DeviceClock, emulated
 from intradp_ros.link.chunk_size import LEAST_CHUNK_BYTES
@@ -105,7 +106,7 @@ def test_a_robot_learns_from_both_sides_how_fast_they_are(
         for _ in range(3):
             pair.robot.infer((torch.zeros(1, 3, HEIGHT, WIDTH),), strategy=strategy)
         speeds = pair.robot.choice.speeds
-        assert until(lambda: speeds.factor(side, 0.0) > 4)
+        wait_for(lambda: speeds.factor(side, 0.0) > 4)
 
 
 def test_what_a_program_should_take(model: SharedModel, profile: Profile) -> None:

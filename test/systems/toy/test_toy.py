@@ -4,15 +4,15 @@
 """A toy system on a fleet: a switch, a death and a return later it has what one process has."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 import threading
-import time
 
 from fleets import cell, QUICK, TIMEOUT
 import pytest
 import torch
 from toy_system import advance, HALVES, step_input, ToyPlan, ToyPlanner, ToyRole, WIDTH
+from waiting import wait_for
 
 from intradp_ros.dds.dds_peers import DdsPeers
 from intradp_ros.dds.standalone import standalone_context
@@ -106,13 +106,6 @@ class Gate:
             assert self.changed.wait_for(lambda: self.finished == limit, TIMEOUT), self.finished
 
 
-def wait(true: Callable[[], object]) -> None:
-    end = time.monotonic() + TIMEOUT
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_a_state_survives_a_switch_a_death_and_a_return_to_the_last_bit(
         network: Memory | Dds) -> None:
     gate, planner = Gate(), ToyPlanner('a')
@@ -129,7 +122,7 @@ def test_a_state_survives_a_switch_a_death_and_a_return_to_the_last_bit(
     def go(step: int) -> None:
         """Take steps up to a number, and wait until the planner knows of them."""
         gate.open(step)
-        wait(lambda: planner.plan(frozenset('a'), 0.0).boundary == step + 1)
+        wait_for(lambda: planner.plan(frozenset('a'), 0.0).boundary == step + 1)
 
     go(20)
     assert a.plan == ToyPlan('a', 'b', 'a', 0, 'a b')
@@ -137,16 +130,16 @@ def test_a_state_survives_a_switch_a_death_and_a_return_to_the_last_bit(
     planner.swapped = True  # the halves change places: each device lacks the state of its new one
     found = planner.plan(coordinator.alive, 0.0)
     coordinator.propose(found.plan, found.boundary)
-    wait(lambda: of_toy(a).first == of_toy(b).first == 'b')
+    wait_for(lambda: of_toy(a).first == of_toy(b).first == 'b')
     assert of_toy(a).after == 20
     go(45)
 
     network.kill(b)  # it goes without a word, and with all that it alone had
-    wait(lambda: a.plan.participants == ('a',))
+    wait_for(lambda: a.plan.participants == ('a',))
     go(60)
 
     b = member('b')
-    wait(lambda: b.plan and b.plan == a.plan)
+    wait_for(lambda: b.plan and b.plan == a.plan)
     go(STEPS)
     moved = [tag for tag in b.roles['toy/1'].state.tags()['first'] if tag]
     assert moved[0] == of_toy(b).after == 60, 'steps before the plan came as state'

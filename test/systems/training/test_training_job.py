@@ -21,8 +21,9 @@ from fleets import cell
 import pytest
 from safetensors.torch import load_file
 import torch
-from training_fleet import difference, fixed, Slow, small_sgd, Threads, wait_until
+from training_fleet import difference, fixed, Slow, small_sgd, Threads
 from training_models import train_alone_drawing
+from waiting import wait_for
 
 from intradp_ros.runtime.transport.sealed_stream import connect
 from intradp_ros.systems.training.base.task import samples_of, TaskError, TensorData, TrainingTask
@@ -235,7 +236,7 @@ def test_a_state_may_take_long_as_long_as_more_of_it_comes(
                     clock.now += 0.5
                     return
                 stream.send(body[end - piece:end])
-                wait_until(partial(self._came, key, min(end, len(body))))
+                wait_for(partial(self._came, key, min(end, len(body))))
             trainer.events.put(('a', {'report': 'collected', 'key': key,
                                       'digest': hashlib.sha256(body).hexdigest()}))
 

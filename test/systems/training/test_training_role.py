@@ -26,9 +26,9 @@ from training_fleet import (
     Killed,
     layer_table,
     make_task,
-    wait_until,
 )
 from training_models import train_alone_drawing
+from waiting import wait_for
 
 from intradp_lab.training.one_process import train_alone
 from intradp_ros.cluster.coordinator import CoordinatorTimes
@@ -251,9 +251,9 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     first = site.lead('coordinator', 1)
     for name in 'ab':
         site.device(name)
-    wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
+    wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
     threading.Thread(target=first.train, args=(1,), daemon=True).start()
-    wait_until(lambda: first.committed > 4, PATIENCE)
+    wait_for(lambda: first.committed > 4, PATIENCE)
     kept, commit = site.workers['a'][-1], first.fleets[0].trainer.commit
     site.kill('b')
     site.device('c')
@@ -261,31 +261,31 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     def goes_on_with_c() -> bool:
         return 'c' in commit.plan.participants and commit.committed > reached
     reached = first.committed
-    wait_until(goes_on_with_c, PATIENCE)
+    wait_for(goes_on_with_c, PATIENCE)
     site.workers['c'][-1].kill()
     second = site.lead('standby')  # it claims the fleet before it hears of the first
     second.timeout = 4.0  # another configuration costs nothing
-    wait_until(lambda: len(site.workers['c']) == 2, PATIENCE)
+    wait_for(lambda: len(site.workers['c']) == 2, PATIENCE)
     reached = first.committed
-    wait_until(goes_on_with_c, PATIENCE)
-    wait_until(lambda: first.coordinator.leads and not second.coordinator.leads)
+    wait_for(goes_on_with_c, PATIENCE)
+    wait_for(lambda: first.coordinator.leads and not second.coordinator.leads)
     assert site.workers['a'] == [kept], 'it stays, whoever goes'
     assert not first.results and not second.fleets
 
     reached = commit.course.safe
     site.network.cut('coordinator')
-    wait_until(lambda: second.fleets and second.fleets[0].trainer.commit.plan, PATIENCE)
+    wait_for(lambda: second.fleets and second.fleets[0].trainer.commit.plan, PATIENCE)
     site.rest = 0.0
     commit = second.fleets[0].trainer.commit
     assert min(commit.course.stepped.values()) >= reached > 1, 'it went on, not anew'
     assert commit.number.term == second.coordinator.id.term
-    wait_until(lambda: second.results, PATIENCE)
+    wait_for(lambda: second.results, PATIENCE)
     assert commit.committed == ROUNDS
     assert 0 < min(commit.figures) <= reached, 'what came of rounds is known from the last tag on'
     assert site.workers['a'] == [kept]
     assert difference(second.results[0], train_alone(site.task)) < 1e-10
     # nothing is left that anybody would go on with
-    wait_until(lambda: not any(m.roles['training/2'].state.tags() for m in site.members.values()))
+    wait_for(lambda: not any(m.roles['training/2'].state.tags() for m in site.members.values()))
 
 
 def test_what_came_of_rounds_that_went_to_nobody_is_said_again(site: Site) -> None:
@@ -301,13 +301,13 @@ def test_what_came_of_rounds_that_went_to_nobody_is_said_again(site: Site) -> No
         return [one['round'] for one in said[since:] if one['report'] == 'round']
     worker.take({'order': 'plan', 'plan': [1, 1], 'tag': 0, 'what': made.to_json(), 'moves': [],
                  'given': {}})
-    wait_until(lambda: len(rounds(0)) == site.task.rounds, PATIENCE)
+    wait_for(lambda: len(rounds(0)) == site.task.rounds, PATIENCE)
     for committed, left in ((0, range(60)), (50, range(50, 60))):
         worker.take({'order': 'committed', 'tag': committed})
         begun = len(said)
         worker.take({'order': 'attend', 'host': place[0], 'port': place[1], 'seat': 2,
                      'address': '127.0.0.1', 'timeout': 3.0, 'every': 3})
-        wait_until(lambda: len(said) - begun > len(left), PATIENCE)  # noqa: B023
+        wait_for(lambda: len(said) - begun > len(left), PATIENCE)  # noqa: B023
         kinds = [one['report'] for one in said[begun:]]
         assert kinds[0] == 'joined' and rounds(begun) == [*left]
     worker.take({'order': 'end'})
@@ -322,20 +322,20 @@ def test_a_coordinator_that_was_cut_off_and_comes_back_goes_on(site: Site) -> No
     first = site.lead('coordinator', 1)
     for name in 'ab':
         site.device(name)
-    wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
+    wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
     threading.Thread(target=first.train, args=(1,), daemon=True).start()
-    wait_until(lambda: first.committed > 4, PATIENCE)
+    wait_for(lambda: first.committed > 4, PATIENCE)
     kept = [site.workers[name][-1] for name in 'ab']
     site.network.cut('coordinator')
     second = site.lead('standby')
-    wait_until(lambda: second.committed > first.committed + 12, PATIENCE)
+    wait_for(lambda: second.committed > first.committed + 12, PATIENCE)
     site.network.restore('coordinator')
-    wait_until(lambda: second.results, PATIENCE)
+    wait_for(lambda: second.results, PATIENCE)
     assert str(second.results[0]) == ('coordinator coordinates the fleet now and goes on with it: '
                                       'a goal with resume there joins it')
     reached = second.committed
     site.rest = 0.0
-    wait_until(lambda: first.results, PATIENCE)
+    wait_for(lambda: first.results, PATIENCE)
     assert first.committed == site.task.rounds and len(second.fleets) == 1
     again = [k for k in first.fleets[0].trainer.commit.figures if 4 < k < reached]
     assert len(again) < reached - 4, 'what another one trained is not trained again'
@@ -364,12 +364,12 @@ def test_a_validation_is_one_processs_though_a_device_and_the_coordinator_are_lo
         first.timeout = 30.0  # on a busy machine nobody is left out
         for name in 'abc':
             site.device(name)
-        wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
+        wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
         site.dies = 'b', lost - 1, action
         threading.Thread(target=first.train, args=(1,), daemon=True).start()
-        wait_until(lambda: site.dies is None, PATIENCE)
+        wait_for(lambda: site.dies is None, PATIENCE)
         second = site.lead('standby', 0, Job)  # on a busy machine it might lead before
-        wait_until(lambda: second.results, PATIENCE)
+        wait_for(lambda: second.results, PATIENCE)
         found = second.results[0]
         assert isinstance(found, Outcome) and found.done and found.round == end
         assert found.best == best and read_checkpoint(best_of(second.path)).round == best
@@ -412,22 +412,22 @@ def test_best_weights_are_there_though_who_had_them_and_a_device_are_lost(
         first.timeout = 30.0  # on a busy machine nobody is left out
         for name in 'abc':
             site.device(name)
-        wait_until(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
+        wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
         site.rest = 0.01  # copies take no rest
         threading.Thread(target=first.train, args=(1,), daemon=True).start()
-        wait_until(lambda: first.fleets, PATIENCE)
+        wait_for(lambda: first.fleets, PATIENCE)
         commit = first.fleets[0].trainer.commit
         site.copied = lambda: commit.course.safe > best
         if lost == 'c':
             site.left = 'c'
-            wait_until(lambda: not site.left, PATIENCE)
+            wait_for(lambda: not site.left, PATIENCE)
         else:
-            wait_until(site.copied, PATIENCE)
+            wait_for(site.copied, PATIENCE)
             site.network.cut('coordinator')
         second = site.lead('standby', 0, Job)
-        wait_until(lambda: second.fleets and second.committed >= 0, PATIENCE)
+        wait_for(lambda: second.fleets and second.committed >= 0, PATIENCE)
         site.rest = 0.0
-        wait_until(lambda: second.results, PATIENCE)
+        wait_for(lambda: second.results, PATIENCE)
         found, since = second.results[0], second.fleets[0].trainer.commit
         assert isinstance(found, Outcome) and found.done and found.best == best
         assert min(since.figures, default=best) >= best, "the best round was another coordinator's"
@@ -444,20 +444,20 @@ def test_a_worker_that_nobody_comes_for_ends_and_drops_what_it_holds(site: Site)
     site.rest = 0.03
     lead = site.lead('coordinator')
     members = [site.device(name, alone=1.0, orphaned=5.0) for name in 'ab']
-    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    wait_for(lambda: lead.coordinator.alive >= {'a', 'b'})
     threading.Thread(target=lead.train, args=(1,), daemon=True).start()
-    wait_until(lambda: lead.committed > 4, PATIENCE)
+    wait_for(lambda: lead.committed > 4, PATIENCE)
     workers = [site.workers[name][-1] for name in 'ab']
     site.network.cut('coordinator')
-    wait_until(lambda: all(worker.over.is_set() for worker in workers), PATIENCE)
+    wait_for(lambda: all(worker.over.is_set() for worker in workers), PATIENCE)
     assert site.logged.count('nobody takes the reports of the worker: it waits') >= 2
     # that it was begun is still said: who comes goes on from a checkpoint
-    wait_until(lambda: [member.roles['training/2'].state.tags() for member in members] == [
+    wait_for(lambda: [member.roles['training/2'].state.tags() for member in members] == [
         {f'training 1 {NAME}': (0,)}] * 2)
     assert [site.workers[name][-1] for name in 'ab'] == workers
     site.network.restore('coordinator')  # the trainer goes on from the beginning: it was not saved
     site.rest = 0.0
-    wait_until(lambda: lead.results, PATIENCE)
+    wait_for(lambda: lead.results, PATIENCE)
     assert lead.fleets[0].trainer.commit.recoveries
     assert difference(lead.results[0], train_alone(site.task)) < 1e-10
 
@@ -467,9 +467,9 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
     lead = site.lead('coordinator')
     for name in 'ab':
         site.device(name)
-    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    wait_for(lambda: lead.coordinator.alive >= {'a', 'b'})
     threading.Thread(target=lead.train, args=(1,), daemon=True).start()
-    wait_until(lambda: lead.committed > 3)
+    wait_for(lambda: lead.committed > 3)
     session, id_ = lead.coordinator.plan, lead.coordinator.id
     assert isinstance(session, TrainingSession)
     liar = site.network.channel('c')
@@ -495,7 +495,7 @@ def test_strangers_and_liars_change_nothing(site: Site) -> None:
     with pytest.raises(PlanError, match='only as it was begun: loss '):  # its work is not dropped
         role.load(PlanId(id_.term, 1 << 40), replace(session, facts={
             **session.facts, 'loss': 'another'}))
-    wait_until(lambda: lead.results, PATIENCE)
+    wait_for(lambda: lead.results, PATIENCE)
     assert difference(lead.results[0], train_alone(site.task)) < 1e-10
     assert site.members['a'].rejections.by_cause().get('peer', 0) > 0
     assert any('rejected report' in text for text in site.logged)
@@ -506,9 +506,9 @@ def test_a_device_refuses_what_it_does_not_train(site: Site) -> None:
     lead = site.lead('coordinator')
     site.device('a')
     site.device('b', ('other:task',))
-    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    wait_for(lambda: lead.coordinator.alive >= {'a', 'b'})
     threading.Thread(target=lead.train, args=(1,), daemon=True).start()
-    wait_until(lambda: lead.results, PATIENCE)
+    wait_for(lambda: lead.results, PATIENCE)
     assert difference(lead.results[0], train_alone(site.task)) < 1e-10
     assert any("b does not train 'night:task': add it to the parameter tasks there, which has "
                'other:task' in text for text in site.logged)
@@ -519,9 +519,9 @@ def test_training_that_no_device_can_do_ends_with_the_reasons(site: Site) -> Non
     lead = site.lead('coordinator')
     site.device('a', ('other:task',))
     site.device('b', ('another:task',))
-    wait_until(lambda: lead.coordinator.alive >= {'a', 'b'})
+    wait_for(lambda: lead.coordinator.alive >= {'a', 'b'})
     threading.Thread(target=lead.train, args=(1,), daemon=True).start()
-    wait_until(lambda: lead.results, PATIENCE)
+    wait_for(lambda: lead.results, PATIENCE)
     text = str(lead.results[0])
     assert text.startswith('no device can train: a: ') and 'other:task; b: ' in text
 
