@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 import inspect
+import itertools
 import json
 import re
 import sys
 import time
+from types import FrameType
 from typing import Any, TypeVar
 
 from intradp_ros.core.json_text import parse_json
@@ -31,6 +33,8 @@ T = TypeVar('T')
 _CHARACTERS = 256
 #: Seconds of the processor that a chat template may take for the messages of a request.
 RENDERING = 10.0
+#: Calls, and lines of a template, of which one looks at the clock.
+_LOOKED = 16
 _UNTOKENED = 'the prompt cannot be made tokens'
 
 
@@ -232,13 +236,13 @@ def _message(turn: ChatTurn, template: str) -> dict[str, Any]:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Let what this thread does in Python take so many seconds of its processor, or raise."""
-    end, before = time.thread_time() + seconds, sys.gettrace()
+    """Let templates that this thread renders take so many seconds of its processor, or raise."""
+    end, before, events = time.thread_time() + seconds, sys.gettrace(), itertools.count()
 
-    def look(*_: Any) -> Any:
-        if time.thread_time() > end:
+    def look(frame: FrameType, event: str, _: Any) -> Any:
+        if not next(events) % _LOOKED and time.thread_time() > end:
             raise ValueError(f'it takes more than {seconds:g} s for this request')
-        return look
+        return look if event != 'call' or frame.f_code.co_filename == '<template>' else None
     sys.settrace(look)
     try:
         yield
