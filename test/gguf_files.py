@@ -14,14 +14,12 @@ import torch
 from intradp_ros.systems.language.expert_files import stack_experts
 from intradp_ros.systems.language.stored import OF_DTYPE
 
-ARCHITECTURES = {'gemma3_text': 'gemma3', 'mixtral': 'llama', 'qwen3_moe': 'qwen3moe'}
+ARCHITECTURES = {'gemma3_text': 'gemma3', 'mistral': 'llama', 'mixtral': 'llama',
+                 'qwen3_moe': 'qwen3moe'}
 
 
-def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lambda name: False,
-               more: dict[str, torch.Tensor] | None = None,
-               say: Callable[[Any], None] = lambda writer: None) -> Path:
-    """Write a model of `transformers`; `left_out` tensors by name, `more` of them, `say` more."""
-    config = model.config
+def begun(path: Path, config: Any) -> tuple[gguf.GGUFWriter, str, Any]:
+    """Return what writes a model of `transformers`, its architecture, and names of tensors."""
     name = ARCHITECTURES.get(config.model_type, config.model_type)
     writer = gguf.GGUFWriter(path, name)
     writer.add_context_length(config.max_position_embeddings)
@@ -36,16 +34,33 @@ def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lamb
     writer.add_rope_dimension_count(config.head_dim)
     rope = config.rope_parameters
     writer.add_rope_freq_base(rope.get('full_attention', rope)['rope_theta'])
-    if name == 'gemma3':
+    if name.startswith('gemma'):
         writer.add_sliding_window(config.sliding_window)
+    kinds = {text: kind for kind, text in gguf.MODEL_ARCH_NAMES.items()}
+    table = gguf.get_tensor_name_map(kinds[name], config.num_hidden_layers)
+    return writer, name, table
+
+
+def ended(writer: gguf.GGUFWriter) -> None:
+    """Write the file."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lambda name: False,
+               more: dict[str, torch.Tensor] | None = None,
+               say: Callable[[Any], None] = lambda writer: None) -> Path:
+    """Write a model of `transformers`; `left_out` tensors by name, `more` of them, `say` more."""
+    config = model.config
+    writer, name, table = begun(path, config)
     if 'expert' in str(model):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(getattr(
             config, 'moe_intermediate_size', config.intermediate_size))
     say(writer)
-    kinds = {text: kind for kind, text in gguf.MODEL_ARCH_NAMES.items()}
-    table = gguf.get_tensor_name_map(kinds[name], config.num_hidden_layers)
     tied = config.tie_word_embeddings
     state = model.state_dict()
     tensors, find = stack_experts({name: (OF_DTYPE[tensor.dtype], tuple(tensor.shape)) for
@@ -66,8 +81,5 @@ def write_gguf(path: Path, model: Any, *, left_out: Callable[[str], bool] = lamb
         writer.add_tensor(f'{table.get_name(stem)}.{leaf}', values.contiguous().numpy())
     for theirs, tensor in (more or {}).items():
         writer.add_tensor(theirs, tensor.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    ended(writer)
     return path

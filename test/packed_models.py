@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+from gguf_files import begun, ended
 import numpy as np
 import torch
 
@@ -20,7 +21,6 @@ WIDE = {'hidden_size': 256, 'intermediate_size': 512, 'num_hidden_layers': 3,
         'num_attention_heads': 4, 'num_key_value_heads': 2, 'vocab_size': 97,
         'max_position_embeddings': 128, 'head_dim': 64, 'eos_token_id': None, 'bos_token_id': None,
         'pad_token_id': None}
-_ARCHITECTURES = {'gemma3_text': 'gemma3', 'mistral': 'llama'}
 
 
 def packed(values: np.ndarray, name: str, seed: int = 0) -> np.ndarray:
@@ -53,24 +53,7 @@ def write_packed(path: Path, family: str = 'llama', types: Mapping[str, str] | s
     config = transformers.AutoConfig.for_model(
         family, **{**WIDE, 'tie_word_embeddings': tied, **shape})
     model = transformers.AutoModelForCausalLM.from_config(config)
-    name = _ARCHITECTURES.get(family, family)
-    writer = gguf.GGUFWriter(path, name)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_key_length(config.head_dim)
-    writer.add_vocab_size(config.vocab_size)
-    rope = config.rope_parameters
-    writer.add_rope_freq_base(rope.get('full_attention', rope)['rope_theta'])
-    if family.startswith('gemma'):
-        writer.add_sliding_window(config.sliding_window)
-    kinds = {text: kind for kind, text in gguf.MODEL_ARCH_NAMES.items()}
-    table = gguf.get_tensor_name_map(kinds[name], config.num_hidden_layers)
+    writer, _, table = begun(path, config)
     for number, (full, tensor) in enumerate(model.state_dict().items()):
         stem, _, leaf = full.rpartition('.')
         if tied and stem == 'lm_head':
@@ -88,8 +71,5 @@ def write_packed(path: Path, family: str = 'llama', types: Mapping[str, str] | s
         raw = packed(array, kind, seed * 100 + number)
         writer.add_tensor(theirs, raw, raw_dtype=gguf.GGMLQuantizationType(
             STORED_TYPES[kind].number))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    ended(writer)
     return path

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, ExitStack, nullcontext, suppress
+from functools import partial
 import hashlib
 import os
 import socket
@@ -14,13 +15,12 @@ import time
 from typing import Any
 
 import numpy as np
+from policy_site import EXPECTED, IMAGE, PLAIN, STATE, triton_inputs
 import pytest
 from waiting import wait_for
 
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
-from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
-from intradp_ros.systems.serving.service import parse_services
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.serving_app import serve, site_clients
 
@@ -33,25 +33,15 @@ from intradp_ros.web.inference_grpc import InferenceGrpc  # noqa: E402
 from intradp_ros.web.inference_messages import CLASSES, infer_message, parsed  # noqa: E402
 from intradp_ros.web.inference_protocol import ProtocolError  # noqa: E402
 
-SERVICES = parse_services("""
-services:
-  pi0:
-    model: emulated
-    deadline: 2 s
-    inputs: {image: uint8 8x8x3, state: float32 4}
-    outputs: {actions: float32 5x2}
-    seconds: {1: 20 ms, 8: 48 ms}
-""")
-SPECS, KEY = SERVICES[0].inputs, 'k' * 32
-IMAGE, STATE = np.full((8, 8, 3), 3, np.uint8), np.zeros(4, np.float32)
-EXPECTED = emulated_answer(SERVICES[0], {'image': IMAGE, 'state': STATE})['actions']
+SPECS, KEY = PLAIN.inputs, 'k' * 32
+inputs = partial(triton_inputs, triton)
 INFER = '/inference.GRPCInferenceService/ModelInfer'
 LIVE = '/inference.GRPCInferenceService/ServerLive'
 
 
 @contextmanager
 def site(keys=None, rate=100.0):
-    local = LocalSite('a', SERVICES, compiled=False)
+    local = LocalSite('a', [PLAIN], compiled=False)
     clients = site_clients(keys, rate)
     server = InferenceGrpc(local.gateway, '127.0.0.1', 0, clients)
     wait_for(lambda: local.gateway.specs('pi0') is not None)
@@ -66,15 +56,6 @@ def site(keys=None, rate=100.0):
 def running():
     with site(rate=1e4) as found:
         yield found
-
-
-def inputs(rows=()):
-    found = []
-    for name, tensor, kind in (('image', IMAGE, 'UINT8'), ('state', STATE, 'FP32')):
-        one = triton.InferInput(name, [*rows, *tensor.shape], kind)
-        one.set_data_from_numpy(tensor.reshape(*rows, *tensor.shape))
-        found.append(one)
-    return found
 
 
 def message(**change):

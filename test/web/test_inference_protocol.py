@@ -5,44 +5,33 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 import http.client
 import json
 import random
 import urllib.request
 
 import numpy as np
+from policy_site import EXPECTED, IMAGE, PLAIN, triton_inputs
 import pytest
 from waiting import wait_for
 
 from intradp_ros.cli.serve_status import asked
 from intradp_ros.runtime.requests.infer_requests import InferEnd, InferFate
-from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
-from intradp_ros.systems.serving.service import parse_services
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.inference_protocol import answer, infer_body, InferBody, ProtocolError
 from intradp_ros.web.serving_app import serve
 
 triton = pytest.importorskip('tritonclient.http')
 
-SERVICES = parse_services("""
-services:
-  pi0:
-    model: emulated
-    deadline: 2 s
-    inputs: {image: uint8 8x8x3, state: float32 4}
-    outputs: {actions: float32 5x2}
-    seconds: {1: 20 ms, 8: 48 ms}
-""")
-SPECS = SERVICES[0].inputs
-KEY = 'k' * 32
-IMAGE, STATE = np.full((8, 8, 3), 3, np.uint8), np.zeros(4, np.float32)
-EXPECTED = emulated_answer(SERVICES[0], {'image': IMAGE, 'state': STATE})['actions']
+SPECS, KEY = PLAIN.inputs, 'k' * 32
+inputs = partial(triton_inputs, triton)
 
 
 @contextmanager
 def site(keys=None):
-    local = LocalSite('a', SERVICES, compiled=False)
+    local = LocalSite('a', [PLAIN], compiled=False)
     server = serve(local.gateway, '127.0.0.1', 0, keys)
     wait_for(lambda: local.gateway.specs('pi0') is not None)
     try:
@@ -58,15 +47,6 @@ def running():
         yield found
 
 
-def inputs(binary=True, rows=()):
-    found = []
-    for name, tensor, kind in (('image', IMAGE, 'UINT8'), ('state', STATE, 'FP32')):
-        one = triton.InferInput(name, [*rows, *tensor.shape], kind)
-        one.set_data_from_numpy(tensor.reshape(*rows, *tensor.shape), binary_data=binary)
-        found.append(one)
-    return found
-
-
 @pytest.mark.parametrize('binary', [True, False])
 @pytest.mark.parametrize('rows', [(), (1,)])
 def test_clients_of_triton_are_answered(running, binary, rows):
@@ -77,8 +57,8 @@ def test_clients_of_triton_are_answered(running, binary, rows):
     assert client.get_model_metadata('pi0')['inputs'][1] == {
         'name': 'state', 'datatype': 'FP32', 'shape': [4]}
     for outputs in (None, [triton.InferRequestedOutput('actions', binary_data=not binary)]):
-        result = client.infer('pi0', inputs(binary, rows), outputs=outputs, request_id='x1',
-                              timeout=1_500_000, priority=1)
+        result = client.infer('pi0', inputs(rows, binary_data=binary), outputs=outputs,
+                              request_id='x1', timeout=1_500_000, priority=1)
         np.testing.assert_array_equal(result.as_numpy('actions'), EXPECTED.reshape(*rows, 5, 2))
         said = result.get_response()
         assert said['id'] == 'x1' and said['parameters']['site'] == 'a'

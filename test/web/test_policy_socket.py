@@ -15,6 +15,7 @@ import time
 
 import msgpack
 import numpy as np
+from policy_site import SERVICE
 import pytest
 from waiting import wait_for
 
@@ -22,7 +23,6 @@ from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.runtime.transport.connection_limits import ConnectionLimits
 from intradp_ros.systems.serving.executor import emulated_answer
 from intradp_ros.systems.serving.local_site import LocalSite
-from intradp_ros.systems.serving.service import parse_services
 from intradp_ros.web import policy_socket
 from intradp_ros.web.access import ApiKeys
 from intradp_ros.web.serving_app import serve
@@ -34,16 +34,6 @@ policy_client = pytest.importorskip('openpi_client.websocket_client_policy')
 websockets = pytest.importorskip('websockets.sync.client')
 ConnectionClosed = pytest.importorskip('websockets.exceptions').ConnectionClosed
 
-SERVICES = parse_services("""
-services:
-  pi0:
-    model: emulated
-    deadline: 2 s
-    ignore: [prompt]
-    inputs: {images/front: uint8 8x8x3, state: float32 4}
-    outputs: {actions: float32 5x2}
-    seconds: {1: 20 ms, 8: 48 ms}
-""")
 KEY = 'k' * 32
 
 
@@ -53,13 +43,13 @@ def observation(value=1):
 
 
 def expected(value):
-    return emulated_answer(SERVICES[0], {'images/front': observation(value)['images']['front'],
-                                         'state': np.zeros(4, np.float32)})['actions']
+    return emulated_answer(SERVICE, {'images/front': observation(value)['images']['front'],
+                                     'state': np.zeros(4, np.float32)})['actions']
 
 
 @contextmanager
 def site(name='a', sites=(), keys=None, port=0):
-    local = LocalSite(name, SERVICES, sites, compiled=False)
+    local = LocalSite(name, [SERVICE], sites, compiled=False)
     server = serve(local.gateway, '127.0.0.1', port, keys)
     wait_for(lambda: local.gateway.specs('pi0') is not None)
     try:

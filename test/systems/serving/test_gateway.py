@@ -9,6 +9,7 @@ from dataclasses import replace
 import random
 
 import numpy as np
+from policy_site import TWO
 import pytest
 from whole_site import check_whole
 
@@ -18,25 +19,7 @@ from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.gateway import Coming, Gateway
 from intradp_ros.systems.serving.service import parse_services
 
-SERVICES = parse_services("""
-services:
-  policy:
-    model: emulated
-    deadline: 100 ms
-    inputs: {image: uint8 4x4, state: float32 2}
-    outputs: {actions: float32 3}
-    seconds: {1: 10 ms, 4: 16 ms}
-  camera:
-    model: emulated
-    deadline: 60 ms
-    rate: 30
-    keep: newest
-    inputs: {image: uint8 4}
-    outputs: {boxes: float32 2}
-    seconds: {1: 10 ms}
-""")
-
-
+SERVICES = parse_services(TWO)
 POISON = 254
 
 

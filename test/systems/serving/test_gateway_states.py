@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule, RuleBasedStateMachine
 import numpy as np
+from policy_site import TWO
 import pytest
 from whole_site import check_whole
 
@@ -30,24 +31,8 @@ from intradp_ros.systems.serving.executor_messages import BatchResult
 from intradp_ros.systems.serving.held_requests import LONGEST
 from intradp_ros.systems.serving.service import parse_services
 
-SERVICES = parse_services("""
-services:
-  policy:
-    model: emulated
-    deadline: 100 ms
-    inputs: {image: uint8 4x4, state: float32 2}
-    outputs: {actions: float32 3}
-    seconds: {1: 10 ms, 4: 16 ms}
-  camera:
-    model: emulated
-    deadline: 60 ms
-    rate: 30
-    keep: newest
-    inputs: {image: uint8 4}
-    outputs: {boxes: float32 2}
-    seconds: {1: 10 ms}
-  hidden: {model: "some:model", deadline: 80 ms, batches: [1, 2]}
-""")
+SERVICES = parse_services(
+    TWO + '  hidden: {model: "some:model", deadline: 80 ms, batches: [1, 2]}\n')
 #: What the model of the last service turns out to take.
 HIDDEN = SERVICES[1]
 SITES, LANES, MOST = ('a', 'b'), 2, 6
