@@ -24,7 +24,7 @@ from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
 from intradp_ros.cluster.fleet_file import Fleet, read_fleet
 from intradp_ros.cluster.located_yaml import FleetFileError
 from intradp_ros.cluster.topology import Topology
-from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.atomic_write import all_or_none, write_atomically
 from intradp_ros.planning.captured_model import captured_model
 from intradp_ros.planning.chains import in_chain_order
 from intradp_ros.planning.coarsening import SMALL
@@ -141,7 +141,8 @@ def run(args: argparse.Namespace) -> int:
         _show(costs, plans, seconds, out)
         if shared:
             out.show(_against(plans.best, shared))
-        _write(args, costs, fleet, plans.best)
+        with all_or_none():
+            _write(args, costs, fleet, plans.best)
         out.result({'model': costs.model.name, 'nodes': len(costs.model.nodes),
                     'planning_seconds': seconds, 'shared': shared and asdict(shared),
                     'best': plan_data(costs, plans.best),

@@ -16,7 +16,7 @@ from intradp_ros.cli.arguments import add_renamed
 from intradp_ros.cli.language_model import add_device, add_fleet, add_model, planned_model
 from intradp_ros.cli.output import add_json, milliseconds, Output, output, plain, size, table
 from intradp_ros.cli.output_paths import result_file, result_picture
-from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.atomic_write import all_or_none, write_atomically
 from intradp_ros.report.language_plot import BlockSpan, draw_blocks
 from intradp_ros.systems.language.actions import actions, first_loads, Load, Run
 from intradp_ros.systems.language.arithmetic import bits_line
@@ -71,16 +71,17 @@ def run(args: argparse.Namespace) -> int:
             data['plain_pipeline_ms'] = 1e3 * play(pipeline, costs).seconds
         except NoPlanError:
             data['plain_pipeline_ms'] = None
-        if args.output:
-            write_atomically(args.output, json.dumps(plan.to_json()))
-        if args.timeline:
-            _draw(played, plan, args.timeline)
         _show(data, plan, out)
         if args.show:
             for name in plan.participants:
                 words = [*map(str, first_loads(plan, name)), '|',
                          *map(str, actions(plan, 1, name, 1))]
                 out.show(f'{name}: {" ".join(words)}')
+        with all_or_none():
+            if args.output:
+                write_atomically(args.output, json.dumps(plan.to_json()))
+            if args.timeline:
+                _draw(played, plan, args.timeline)
         out.result({**data, 'plan': plan.to_json()})
     return 0
 

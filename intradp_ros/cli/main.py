@@ -30,11 +30,13 @@ import warnings
 from intradp_ros import __version__
 from intradp_ros.cli.command_errors import CommandError, Ended, printable, status_of
 from intradp_ros.cli.lab_commands import LAB, lab_command
+from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.core.cache_folder import file_error
 from intradp_ros.core.processes import (
     NO_DIRECTORY,
     open_standard_streams,
     out_of_memory,
+    OutputError,
     search_working_directory,
     working_directory,
 )
@@ -141,7 +143,20 @@ class _Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f'unrecognized arguments: {" ".join(unknown)}')
+        self._keep_apart(found)
         return found, unknown
+
+    def _keep_apart(self, found: argparse.Namespace) -> None:
+        """Refuse two results that go to one file, where only the last would be left."""
+        seen = dict[str, argparse.Action]()
+        for action in self._actions:
+            path = getattr(found, action.dest, None)
+            if action.type in (result_file, result_picture) and path and (
+                    path.is_file() or not path.exists()):
+                first = seen.setdefault(os.path.realpath(path), action)
+                if first.dest != action.dest:
+                    self.error(f'argument {"/".join(action.option_strings)}: {str(path)!r} is '
+                               f'the file of {"/".join(first.option_strings)}, too: name another')
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
@@ -152,11 +167,13 @@ def _meant(word: str, known: Sequence[str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     if argv is None:
-        open_standard_streams()
+        open_standard_streams(results=True)
     if not working_directory():  # MKL would end the process, with other words
         print(f'intradp: {NO_DIRECTORY}', file=sys.stderr)
         return CANNOT
     try:
+        if argv is None:
+            os.write(sys.stdout.fileno(), b'')  # /dev/full says so before any work
         try:
             return _main(list(sys.argv[1:] if argv is None else argv))
         finally:
@@ -202,7 +219,7 @@ def _main(arguments: list[str]) -> int:
         print(f'intradp: {error}, which the package needs: pip brings what rosdep does not '
               '(requirements.txt)', file=sys.stderr)
         return CANNOT
-    except BrokenPipeError:  # as of output that is read no more
+    except (BrokenPipeError, OutputError):  # as of output that is read no more
         raise
     except (CommandError, LoadingError, OSError) as error:
         print(f'{name}: {_one_line(error)}', file=sys.stderr)

@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 import sys
 import time
 from typing import Any, TextIO
@@ -46,6 +47,11 @@ class Output:
         """Print a warning on stderr, JSON or not."""
         self.progress_console.print(f'[yellow]warning: {plain(text)}[/yellow]', highlight=False,
                                     soft_wrap=True)
+
+    def written(self, *files: Path | None) -> None:
+        """Say which files were written, of those that were asked for."""
+        if names := [plain(file) for file in files if file]:
+            self.show(f'written: {", ".join(names)}')
 
     def result(self, data: Mapping[str, Any]) -> None:
         """Print the result as JSON if that is wanted."""

@@ -35,6 +35,7 @@ from intradp_ros.cli.output import (
 from intradp_ros.cli.output_paths import result_file, result_picture
 from intradp_ros.cli.profile_arguments import imagined, own_profile, parsed_profile, read_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.atomic_write import all_or_none
 from intradp_ros.core.limits import MAX_MBPS, MAX_SECONDS
 from intradp_ros.link.delay import ASSUMED_DELAY, ASSUMED_OVERHEAD
 from intradp_ros.profiling.profile import Profile
@@ -181,11 +182,13 @@ def run(args: argparse.Namespace) -> int:
             'lossy_difference': plan.book.lossy_difference,
             'book': json.loads(plan.book.to_json())}
         _show(data, out)
-        if args.show is not None:
-            data['show'] = _show_schedule(plan, args.show, args.timeline, out)
-        if args.pareto:
-            data['front'] = _draw_front(plan, args.show, args.pareto, out)
-        _write(args, plan, rows, out)
+        with all_or_none():
+            if args.show is not None:
+                data['show'] = _show_schedule(plan, args.show, args.timeline, out)
+            if args.pareto:
+                data['front'] = _draw_front(plan, args.show, args.pareto, out)
+            _write(args, plan, rows)
+        out.written(args.timeline, args.pareto, args.output, args.picture)
         out.result(data)
     return 0
 
@@ -269,10 +272,8 @@ def _show_schedule(plan: Plan, mbps: float, timeline: Path | None, out: Output) 
                      for side in (ROBOT, SERVER))
     out.show(listing, f'[bold]{milliseconds(played.latency)} ms[/bold] predicted: {busy}')
     if timeline:
-        _parent(timeline)
         draw_timeline(played.spans, timeline,
                       f'{plan.subject.name}, shared at {entry.mbps:g} Mbit/s (predicted)')
-        out.show(f'timeline drawn in {timeline}')
     return {'mbps': entry.mbps, 'predicted_ms': 1e3 * played.latency, 'stages': found,
             'busy_ms': {side: 1e3 * played.busy[side] for side in (ROBOT, SERVER)}}
 
@@ -281,26 +282,18 @@ def _draw_front(plan: Plan, mbps: float, path: Path, out: Output) -> list[dict[s
     """Draw what schedules take in time and energy, and return those that nothing beats."""
     entries = plan.entries(mbps)
     found = plan.front(mbps)
-    _parent(path)
     draw_front([(1e3 * c.played.latency, c.joules) for c in found],
                {mode: (1e3 * e.predicted, e.joules) for mode, e in entries.items()},
                path, f'{plan.subject.name} at {entries[SHARED].mbps:g} Mbit/s')
-    out.show(f'front drawn in {path}; {plan.power.source}')
+    out.show(f'energy of the front: {plan.power.source}')
     return [{'latency_ms': 1e3 * c.played.latency, 'joules': c.joules,
              'partition': c.partition.to_dict()} for c in found]
 
 
-def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]], out: Output) -> None:
+def _write(args: argparse.Namespace, plan: Plan, rows: list[dict[str, Any]]) -> None:
     if args.output:
         plan.book.save(args.output)
-        out.show(f'schedule table written to {args.output}')
     if args.picture:
-        _parent(args.picture)
         names = [*MODES, *(['bound'] if all(row['bound_ms'] > 0 for row in rows) else [])]
         curves = {name: [(row['mbps'], row[f'{name}_ms']) for row in rows] for name in names}
         draw_book(curves, args.picture, plan.subject.name)
-        out.show(f'picture drawn in {args.picture}')
-
-
-def _parent(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)

@@ -63,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output:
             write_atomically(args.output, profile.to_json() + '\n')
         _show(subject, profile, args.top, out)
-        if args.output:
-            out.show(f'written to {args.output}')
+        out.written(args.output)
         # What -o writes, so that both can be given to `intradp plan`.
         out.result(json.loads(profile.to_json()))
     return 0

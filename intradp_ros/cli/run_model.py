@@ -19,6 +19,7 @@ from intradp_ros.cli.pair_run import connect, figures, run_frames, sent_bytes, S
 from intradp_ros.cli.plan_model import add_link, add_lossy
 from intradp_ros.cli.profile_arguments import own_profile
 from intradp_ros.cli.subject import add_model, load_subject, MODEL_HELP, Subject
+from intradp_ros.core.atomic_write import all_or_none
 from intradp_ros.core.json_text import read_text
 from intradp_ros.link.predictor import make_predictor, PREDICTORS
 from intradp_ros.profiling.profile import Profile
@@ -100,13 +101,14 @@ def run(args: argparse.Namespace) -> int:
             rate = pair.robot.predicted_rate / 125e3
         data = _summary(args, session, rate)
         _show(data, out)
-        if args.timeline:
-            _draw(args, session, out)
-        if args.trace:
-            last = session.series[session.modes[-1]].outcomes[-1]
-            write_trace(args.trace, [TracedFrame(last.stats.inference, 0.0, session.events)],
-                        _title(args, session))
-            out.show(f'trace written to {args.trace}')
+        with all_or_none():
+            if args.timeline:
+                draw_timeline(session.events, args.timeline, _title(args, session))
+            if args.trace:
+                last = session.series[session.modes[-1]].outcomes[-1]
+                write_trace(args.trace, [TracedFrame(last.stats.inference, 0.0, session.events)],
+                            _title(args, session))
+        out.written(args.timeline, args.trace)
         out.result(data)
     return 0 if data['exact'] or args.lossy else 1
 
@@ -164,12 +166,6 @@ def _show(data: Mapping[str, Any], out: Output) -> None:
         out.show(f'[yellow]lossy {data["lossy"]} was asked for: answers may differ[/yellow]')
     elif not data['exact']:
         out.show('[red]Not exact: a difference to the unsplit model is beyond rounding[/red]')
-
-
-def _draw(args: argparse.Namespace, session: Session, out: Output) -> None:
-    args.timeline.parent.mkdir(parents=True, exist_ok=True)
-    draw_timeline(session.events, args.timeline, _title(args, session))
-    out.show(f'timeline drawn in {args.timeline}')
 
 
 def _title(args: argparse.Namespace, session: Session) -> str:

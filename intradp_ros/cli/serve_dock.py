@@ -7,12 +7,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
-from pathlib import Path
 import threading
 
 from intradp_ros.cli.arguments import existing_file, file_of, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
+from intradp_ros.cli.output_paths import result_file
 from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.serving.service import read_services
 from intradp_ros.web.access import own_key
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='processor threads that compute (default %(default)s)')
     parser.add_argument('--compute', default='cpu', metavar='DEVICE',
                         help='cpu, or a device of PyTorch such as cuda (default %(default)s)')
-    parser.add_argument('--log', type=Path, metavar='FILE', help='for what the models print')
+    parser.add_argument('--log', type=result_file, metavar='FILE',
+                        help='for what the models print')
 
 
 def run(args: argparse.Namespace) -> int:

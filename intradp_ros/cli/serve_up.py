@@ -7,13 +7,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
-from pathlib import Path
 import threading
 from typing import Any
 
 from intradp_ros.cli.arguments import existing_file, number, whole
 from intradp_ros.cli.command_errors import CommandError
 from intradp_ros.cli.output import output
+from intradp_ros.cli.output_paths import result_folder
 from intradp_ros.core.extras import pip_install
 from intradp_ros.systems.serving.local_site import SiteSettings
 from intradp_ros.systems.serving.service import read_services
@@ -76,7 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='serve the Open Inference Protocol over gRPC, too, at this port')
     parser.add_argument('--ray', default='', metavar='ADDRESS', help='run the executors in a Ray '
                         'cluster: HOST:PORT, auto for that of this machine, local to start one')
-    parser.add_argument('--logs', type=Path, metavar='FOLDER', help='for logs of executors')
+    parser.add_argument('--logs', type=result_folder, metavar='FOLDER',
+                        help='for logs of executors')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,8 +93,6 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')
     logging.getLogger('websockets').setLevel(logging.WARNING)
-    if args.logs:
-        args.logs.mkdir(parents=True, exist_ok=True)
     with output(False) as out:
         try:
             local = site.start(SiteSettings(args.executors or 1, args.threads, args.compute,

@@ -21,7 +21,7 @@ from intradp_ros.cli.train_task import (
     show_trial,
     trial_of,
 )
-from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.atomic_write import all_or_none, write_atomically
 from intradp_ros.report.round_plot import draw_round, kind_of, RoundSpan, SUMS, VALUES
 from intradp_ros.schedule.task_graph import ComputeTask, TransferTask
 from intradp_ros.systems.training.plan.baselines import baseline_seconds, BASELINES
@@ -73,12 +73,13 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(str(error)) from error
         data |= {'planning_seconds': took, 'devices': devices_of(prepared, plan),
                  'plan': plan.to_json(), **trial_of(prepared)}
-        if args.output:
-            write_atomically(args.output, json.dumps(plan.to_json()))
-        if args.timeline:
-            _draw(prepared, plan, args)
         show_trial(prepared, out)
         _show(data, out)
+        with all_or_none():
+            if args.output:
+                write_atomically(args.output, json.dumps(plan.to_json()))
+            if args.timeline:
+                _draw(prepared, plan, args)
         out.result(data)
     return 0
 

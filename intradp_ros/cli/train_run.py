@@ -158,10 +158,10 @@ def run(args: argparse.Namespace) -> int:
                             'round': job.saved_round})
                 return 1
         data = _summary(prepared, outcome, factor, args)
-        if args.picture:
-            _draw(prepared, outcome, args.picture)
         _show(data, out)
         out.result(data)
+        if args.picture:  # what was trained is said by now, if it cannot be drawn
+            _draw(prepared, outcome, args.picture)
     return status_of(interrupted) if interrupted else 0
 
 

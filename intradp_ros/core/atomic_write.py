@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack, nullcontext
+from contextvars import ContextVar
 import errno
 import fcntl
 import os
@@ -13,6 +14,24 @@ from pathlib import Path
 import secrets
 
 from intradp_ros.core.plain_file import open_to_write
+
+#: What ends with the innermost `all_or_none`, if there is one.
+_TOGETHER: ContextVar[ExitStack | None] = ContextVar('together', default=None)
+
+
+@contextmanager
+def all_or_none() -> Iterator[None]:
+    """
+    Let what `replacing` writes in the block take its places at the end, when all is written.
+
+    After an exception all files are as they were.
+    """
+    with ExitStack() as files:
+        outer = _TOGETHER.set(files)
+        try:
+            yield
+        finally:
+            _TOGETHER.reset(outer)
 
 
 @contextmanager
@@ -25,20 +44,33 @@ def replacing(path: Path) -> Iterator[Path]:
 
     :raises OSError: if it cannot be written; it names `path`.
     """
-    try:
-        path = path.resolve()  # what a link points at is written or made, not the link
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _naming(path):
         if path.exists() and not path.is_file():
             yield path  # a pipe, say
             return
-        temporary = path.with_name(f'.{path.name}.{secrets.token_hex(4)}')
-        try:
-            yield temporary
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        place = path.resolve()  # what a link points at is written or made, not the link
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = place.with_name(f'.{place.name}.{secrets.token_hex(4)}')
+
+        def put(kind: type[BaseException] | None, *error: object) -> None:
+            if kind is None:
+                with _naming(path):
+                    part.replace(place)
+        together = _TOGETHER.get()
+        with ExitStack() if together is None else nullcontext(together) as files:
+            files.callback(part.unlink, missing_ok=True)
+            yield part
+            files.push(put)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an OSError name a file; a library's may say nothing but a text."""
+    try:
+        yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)
+                      ) from error
 
 
 @contextmanager

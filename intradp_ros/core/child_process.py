@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+import logging
 import os
 from pathlib import Path
 import queue
@@ -27,7 +28,7 @@ import traceback
 from typing import IO
 
 from intradp_ros.core.child_end import ChildWatch
-from intradp_ros.core.processes import module_arguments
+from intradp_ros.core.processes import module_arguments, open_standard_streams
 from intradp_ros.core.steady import Steady
 
 #: Seconds between signs of life, and without any after which a child is taken for dead.
@@ -39,6 +40,7 @@ MAX_MESSAGE = 1 << 30
 _LENGTH = struct.Struct('<Q')
 _PIPE = 1 << 20
 _F_SETPIPE_SZ = 1031
+_LOG = logging.getLogger(__name__)
 
 Bytes = bytes | bytearray | memoryview
 
@@ -69,7 +71,7 @@ class ChildProcess:
         self._heard, self._gone, self._silence = heard, gone, silence
         self._log = log
         self._end = ChildWatch()
-        with open(log or os.devnull, 'ab') as errors:
+        with _opened(log) as errors:
             self._process = subprocess.Popen(
                 [*prefix, *module_arguments(module, *words)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -164,6 +166,7 @@ class ChildSide:
         self._in = os.fdopen(os.dup(0), 'rb')
         self._to_parent = os.fdopen(os.dup(1), 'wb', buffering=0)
         os.dup2(2, 1)
+        open_standard_streams()
         _widen(self._to_parent)
         self._lock = threading.Lock()
         threading.Thread(target=self._beat, daemon=True).start()
@@ -194,6 +197,18 @@ class ChildSide:
                 self.send()
                 time.sleep(BEAT)
         os._exit(0)
+
+
+def _opened(log: Path | None) -> IO[bytes]:
+    """Open a log to append to; where it cannot be written, nothing is kept, with a warning."""
+    if log:
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            return open(log, 'ab')
+        except OSError as error:
+            _LOG.warning('%s cannot be written, and work goes on without a log: %s', log,
+                         error.strerror)
+    return open(os.devnull, 'ab')
 
 
 def write_message(stream: IO[bytes], parts: Sequence[Bytes]) -> None:

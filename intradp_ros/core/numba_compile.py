@@ -10,11 +10,13 @@ cache folder; where it can write nowhere every process compiles anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 import hashlib
 import inspect
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
+import warnings
 
 Modules = tuple[ModuleType, ...]
 
@@ -65,7 +67,38 @@ def _compiled(njit: Callable[..., Any], function: Any, digest: str, options: Map
     """
     twin = FunctionType(function.__code__, function.__globals__, function.__name__)
     twin.__qualname__ = f'{function.__name__}_{digest}'
-    try:
-        return njit(cache=True, **options)(twin)
-    except RuntimeError:  # no folder that could be written to
-        return njit(**options)(twin)
+    compiled = njit(**options)(twin)
+    with suppress(RuntimeError):  # no folder that could be written to
+        compiled._cache = _lenient_cache(twin)
+    return compiled
+
+
+def _lenient_cache(function: FunctionType) -> Any:
+    """
+    Return numba's cache for a function, that does without what cannot be read or written.
+
+    Disks are full, and files are empty after a loss of power; numba would fail in each process.
+
+    :raises RuntimeError: if there is no folder for it.
+    """
+    from numba.core import caching
+    kept = cast(Any, caching).FunctionCache(function)
+    load, save = kept.load_overload, kept.save_overload
+
+    def load_what_is_whole(signature: Any, target: Any) -> Any:
+        try:
+            return load(signature, target)
+        except Exception:  # noqa: BLE001 - whatever comes of bytes that are no code
+            with suppress(Exception):
+                kept.flush()
+            return None
+
+    def save_if_possible(signature: Any, compiled: Any) -> None:
+        try:
+            save(signature, compiled)
+        except Exception as error:  # noqa: BLE001 - the function is compiled, and can be called
+            warnings.warn(f'compiled code cannot be kept in {kept.cache_path}, and will be '
+                          f'compiled again: {getattr(error, "strerror", None) or error} '
+                          '(NUMBA_CACHE_DIR names another folder)', stacklevel=2)
+    kept.load_overload, kept.save_overload = load_what_is_whole, save_if_possible
+    return kept

@@ -12,9 +12,13 @@ from pathlib import Path
 import resource
 import shutil
 import sys
+from typing import BinaryIO, cast, TYPE_CHECKING
 
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.control_groups import entering, memory_group
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # The ROS wheels restart the interpreter with their library path unless this variable is set;
 # a child must not inherit it, or it runs with the library path of another environment.
@@ -93,21 +97,52 @@ def search_working_directory() -> None:
         sys.path.append(folder)
 
 
-def open_standard_streams() -> None:
+class OutputError(OSError):
+    """Standard output takes no more, as on a full disk."""
+
+
+class _Standard(io.FileIO):
+    """Standard output or error; what it does not take is dropped, if it is no result."""
+
+    def __init__(self, number: int, results: bool) -> None:
+        super().__init__(number, 'w', closefd=False)
+        self._results = results
+
+    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]
+        """Write what the disk takes."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if self._results:
+                raise OutputError(error.errno, error.strerror, 'standard output') from None
+            return memoryview(data).nbytes
+
+
+def open_standard_streams(results: bool = False) -> None:
     """
     See that there is standard input, output and error, and that all text can be printed.
 
-    Of those that are closed the next file that is opened would take the place.
+    Of those that are closed the next file that is opened would take the place.  What cannot be
+    written is dropped; of `results` on standard output it is an OutputError.
     """
     for number, name in enumerate(('stdin', 'stdout', 'stderr')):
+        own = f'__{name}__'
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-            setattr(sys, name, os.fdopen(number, 'w' if number else 'r', closefd=False))
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors='backslashreplace')
+            opened = os.fdopen(number, 'w' if number else 'r', closefd=False)
+            setattr(sys, name, opened)
+            setattr(sys, own, opened)
+        stream = getattr(sys, name)
+        if number and stream is getattr(sys, own):
+            raw = _Standard(number, results and number == 1)
+            setattr(sys, name, io.TextIOWrapper(
+                cast(BinaryIO, raw) if stream.write_through else io.BufferedWriter(raw),
+                stream.encoding, 'backslashreplace', line_buffering=stream.line_buffering,
+                write_through=stream.write_through))
 
 
 def module_arguments(module: str, *words: str) -> list[str]:

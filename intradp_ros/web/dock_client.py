@@ -107,8 +107,13 @@ class Docking:
         self._said.clear()
         if self._socket is not None:
             await self._socket.close()
-        await asyncio.sleep(AGAIN)
-        self._child = self._load()
+        while True:
+            await asyncio.sleep(AGAIN)
+            try:
+                self._child = self._load()
+                return
+            except OSError as error:
+                _LOG.error('no process to compute can be started: %s', error)
 
     async def _keep(self) -> None:
         said = ''

@@ -4,6 +4,7 @@
 """``intradp fleet plan``: tables, JSON, the plan file, pictures, and what it refuses."""
 import json
 
+from dispositions import files_of_at_most
 import pytest
 
 from intradp_ros.cli.main import main
@@ -55,6 +56,18 @@ def test_a_model_too_large_for_any_device_is_planned_and_drawn(files, capsys):
     assert written['predicted']['stages'] == best['stages']
     for name in ('gantt.png', 'loads.png'):
         assert (files / name).read_bytes()[:4] == b'\x89PNG'
+
+
+def test_a_picture_that_does_not_fit_takes_its_plan_with_it(files, capsys):
+    (files / 'plan.json').write_text('of before')
+    words = ['-o', str(files / 'plan.json'), '--timeline', str(files / 'gantt.png')]
+    there = sorted(files.iterdir())
+    with files_of_at_most(9000):
+        assert plan(files, *words) == 2
+    assert f'{files}/gantt.png: File too large' in capsys.readouterr().err
+    assert (files / 'plan.json').read_text() == 'of before' and sorted(files.iterdir()) == there
+    assert plan(files, *words, '--loads', str(files / 'gantt.png')) == 2
+    assert 'is the file of --timeline, too: name another' in capsys.readouterr().err
 
 
 def test_a_network_is_planned_and_its_plan_can_be_read_again(files, capsys):

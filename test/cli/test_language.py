@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 
+from dispositions import files_of_at_most
 from language_models import plan_of, tiny_model
 import pytest
 
@@ -40,7 +41,12 @@ def test_a_plan_says_who_holds_what_and_what_physics_allows(folder, capsys, tmp_
     for row in found['devices'].values():
         assert row['memory']['total'] <= row['memory']['allowed'] == 2e6
     assert json.loads((tmp_path / 'plan.json').read_text()) == found['plan']
-    assert (tmp_path / 'p.png').exists()
+    (tmp_path / 'p.png').rename(tmp_path / 'large.png')
+    with files_of_at_most(9000):
+        assert main(['language', 'plan', folder, '-o', str(tmp_path / 'new.json'),
+                     '--timeline', str(tmp_path / 'p.png')]) == 2
+    assert 'p.png: File too large' in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {'plan.json', 'large.png'}
 
 
 @pytest.mark.parametrize('words, reason', [

@@ -277,6 +277,26 @@ def test_output_that_nobody_reads_ends_a_command_quietly(tmp_path, monkeypatch, 
     assert capsys.readouterr().err == 'intradp: standard output: No space left on device\n'
 
 
+def test_streams_that_take_nothing_are_named_or_do_without(tmp_path) -> None:
+    """Results are wanted: a full disk ends a command at once. What is said on the way is not."""
+    def status(words: str, *streams: str) -> tuple[int, str]:
+        done = subprocess.run(['sh', '-c', ' '.join((f'exec "$0" -m intradp_ros.cli.main {words}',
+                                                     *streams)), sys.executable],
+                              cwd=tmp_path, capture_output=True, text=True)
+        return done.returncode, done.stderr
+    full = 2, 'intradp: standard output: No space left on device\n'
+    assert status('key one', '>/dev/full') == full and not (tmp_path / 'one').exists()
+    assert status('key no/folder', '2>/dev/full') == (2, '')
+    assert status('key one', '1</dev/null')[1].startswith('intradp: standard output: Bad file')
+    program = ('import sys; from intradp_ros.core.processes import open_standard_streams; '
+               'open_standard_streams()\nfor _ in range(9):\n print("text" * 9999); '
+               'print(1, file=sys.stderr)\nsys.exit(5)')
+    for unbuffered in ('', '1'):
+        assert subprocess.run(
+            ['sh', '-c', f'exec {sys.executable} -c "$0" >/dev/full 2>&1', program],
+            env={**os.environ, 'PYTHONUNBUFFERED': unbuffered}).returncode == 5
+
+
 def test_closed_standard_streams_are_opened(tmp_path) -> None:
     """Else a file of the command would be its standard output."""
     program = ('import os, sys; from intradp_ros.core.processes import open_standard_streams; '

@@ -4,6 +4,7 @@
 """`intradp train` on a small network in a file: plan, run, Ctrl-C and resume, show, errors."""
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -12,12 +13,14 @@ import subprocess
 import sys
 import time
 
+from dispositions import files_of_at_most
 import pytest
 from safetensors.torch import load_file
 import torch
 from training_fleet import difference
 
 from intradp_lab.training.one_process import train_alone
+from intradp_ros.cli import train_run
 from intradp_ros.cli.main import main
 from intradp_ros.core.atomic_write import sole_writer
 from intradp_ros.systems.training.base.task import load_task
@@ -129,6 +132,10 @@ def test_a_plan_says_who_does_what_and_what_binds(folder, capsys):
     assert found['others_ms']['dock alone'] > found['round_ms']
     assert json.loads((folder / 'plan.json').read_text()) == found['plan']
     assert (folder / 'round.png').stat().st_size > 1000
+    with files_of_at_most(9000):
+        assert main(['train', 'plan', f'{folder}/mytask.py:task', '-o', f'{folder}/p.json',
+                     '--timeline', f'{folder}/p.png']) == 2
+    assert 'p.png: File too large' in capsys.readouterr().err and not any(folder.glob('p.*'))
     joules = {row['device']: row['joules'] for row in found['devices']}
     assert joules['dock'] > 0 and joules['rover'] is None
 
@@ -144,14 +151,20 @@ def test_a_plan_counts_the_time_in_which_samples_are_read(folder, capsys):
     assert more > 12 * 15, 'a round has 12 samples'
 
 
-def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys):
+def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys, monkeypatch):
+    """And what was trained is said, though the disk is too full for its picture by then."""
+    def draw(*words, **options):
+        raise OSError(errno.ENOSPC, 'No space left on device', f'{folder}/p.png')
+    monkeypatch.setattr(train_run, 'draw_training', draw)
     task = f'{folder}/mytask.py:parted'
     words = ['--fleet', f'{folder}/fleet.yaml', '--images', 'dock=20', '--images', 'rover=40']
     assert main(['train', 'plan', task, *words, '--json']) == 0
     found = json.loads(capsys.readouterr().out)
     assert found['data'] == {'dock': 20, 'rover': 40} and found['input_bytes'] > 0
-    assert main(['train', 'run', task, *words, '--real', '-o',
-                 f'{folder}/parted.safetensors']) == 0
+    assert main(['train', 'run', task, *words, '--real', '--json', '--picture', f'{folder}/p.png',
+                 '-o', f'{folder}/parted.safetensors']) == 2
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)['done'] and 'p.png: No space left' in shown.err
     alone = train_alone(load_task(f'{folder}/mytask.py:whole'))
     assert difference(load_file(folder / 'parted.safetensors'), alone) < 1e-10
     assert main(['train', 'plan', task, *words[:2], '--images', 'dock=20', '--images',

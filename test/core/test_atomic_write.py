@@ -6,25 +6,49 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-import resource
 
+from dispositions import files_of_at_most
 import pytest
 
-from intradp_ros.core.atomic_write import sole_writer, write_atomically
+from intradp_ros.core.atomic_write import all_or_none, replacing, sole_writer, write_atomically
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / 'new' / 'file.json'
     write_atomically(path, 'old')
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(OSError, match='too large') as caught:
-            write_atomically(path, 'x' * 5000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with files_of_at_most(1000), pytest.raises(OSError, match='too large') as caught:
+        write_atomically(path, 'x' * 5000)
     assert caught.value.filename == str(path)
     assert (path.read_text(), list(path.parent.iterdir())) == ('old', [path])
+
+
+def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
+    first, second = tmp_path / 'first', tmp_path / 'new' / 'second'
+    first.write_text('old')
+    with files_of_at_most(1000), pytest.raises(OSError, match='too large') as caught, \
+            all_or_none():
+        write_atomically(first, 'text')
+        write_atomically(second, 'x' * 5000)
+    assert caught.value.filename == str(second)
+    assert [first.read_text(), *tmp_path.rglob('*')] == ['old', first, second.parent]
+    with all_or_none():
+        for path in (first, second):
+            write_atomically(path, path.name)
+        assert first.read_text() == 'old'
+    assert (first.read_text(), second.read_text()) == ('first', 'second')
+    assert sorted(tmp_path.rglob('*')) == [first, second.parent, second]
+
+
+def test_pipes_without_a_name_are_written_and_errors_without_a_number_named(
+        tmp_path: Path) -> None:
+    """As /dev/stdout of a pipeline is, and `-o >(gzip)`."""
+    there, here = os.pipe()
+    write_atomically(Path(f'/dev/fd/{here}'), 'text')
+    assert os.read(there, 9) == b'text'
+    os.close(there), os.close(here)
+    with pytest.raises(OSError, match='encoder error -2') as caught, replacing(tmp_path / 'a'):
+        raise OSError('encoder error -2')
+    assert caught.value.filename == str(tmp_path / 'a')
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:

@@ -64,6 +64,15 @@ def test_messages_of_any_size_come_back_in_order(start):
     assert gone.get(timeout=60) == 'ended with code 0'
 
 
+def test_a_log_that_cannot_be_written_is_done_without(start, tmp_path, caplog):
+    """A site would not get another executor for one that died."""
+    (tmp_path / 'log').mkdir()
+    child, said, gone = start('echo')
+    child.send(b'print')
+    assert said.get(timeout=60) == b'<print>'
+    assert f'{tmp_path}/log cannot be written' in caplog.text
+
+
 def test_it_says_by_what_it_ended(start):
     child, said, gone = start('echo')
     child.send(b'die')

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-import resource
 
+from dispositions import files_of_at_most
 import pytest
 
 from intradp_ros.cli.main import main
@@ -50,11 +50,8 @@ def test_derived_keys_differ_by_purpose_and_number() -> None:
 def test_of_a_key_that_cannot_be_written_nothing_is_left(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that becomes full: as a limit of the sizes of files, above which writing fails."""
-    path, (soft, hard) = tmp_path / 'fleet.key', resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-    try:
+    path = tmp_path / 'fleet.key'
+    with files_of_at_most(10):
         assert main(['key', str(path)]) == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert f'{path}: File too large' in capsys.readouterr().err and not path.exists()
     assert main(['key', str(path)]) == 0

@@ -28,6 +28,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from intradp_ros.core.processes import (
     NO_DIRECTORY,
+    open_standard_streams,
     search_working_directory,
     working_directory,
 )
@@ -233,6 +234,7 @@ def run_node(make: Callable[[], ManagedNode], args: list[str] | None = None, thr
     More than one of its callbacks run at once only where they are in groups
     that allow it, and the executor has several threads.
     """
+    open_standard_streams()
     if not working_directory():  # MKL would end the process, with other words
         raise _cannot_start(NO_DIRECTORY)
     search_working_directory()  # parameters may name a module of it

@@ -199,8 +199,12 @@ class LocalSite:
                 lane = self._lanes[number] = _Lane(self, number, tuple(sorted(services)))
                 self._coming.append(lane)
             self.gateway.plan = {'state': 'loading', 'why': ''}
-            for lane in list(self._coming):
-                self._start(lane)
+            try:
+                for lane in list(self._coming):
+                    self._start(lane)
+            except OSError as error:
+                self.refuse(f'its executors cannot be started: {error}')
+                return
             self._switch()
 
     def refuse(self, why: str) -> None:
@@ -298,10 +302,19 @@ class LocalSite:
             return
         for service in set(lane.services) - set(lane.found):
             self.gateway.failed(lane.number, service, f'its process {why}')
+        self._start_later(lane, why)
+
+    def _start_later(self, lane: _Lane, why: str) -> None:
         wait = min(MOST_WAIT, FIRST_WAIT * 2 ** lane.deaths)
         lane.deaths += 1
         _LOG.error('executor %d %s; another is started in %.1f s', lane.number, why, wait)
-        timer = threading.Timer(wait, self._start, (lane,))
+
+        def start() -> None:
+            try:
+                self._start(lane)
+            except OSError as error:  # such as of too many processes
+                self._start_later(lane, f'cannot be started: {error}')
+        timer = threading.Timer(wait, start)
         timer.daemon = True
         timer.start()
 

@@ -4,6 +4,7 @@
 """Executors as processes: real models in batches, whose rows equal rows alone; deaths."""
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import signal
@@ -19,6 +20,8 @@ from torch import nn
 from intradp_ros.graph.batch_ladder import capture_ladder, save_ladder
 from intradp_ros.runtime.requests.infer_requests import InferFate, InferRequest
 from intradp_ros.split.calls.accelerator import open_device
+from intradp_ros.systems.serving import local_site
+from intradp_ros.systems.serving.executor import EmulatedExecutor
 from intradp_ros.systems.serving.executor_messages import batch_message, batch_of
 from intradp_ros.systems.serving.executor_process import computed
 from intradp_ros.systems.serving.loaded_service import load_service
@@ -93,6 +96,28 @@ def test_batches_of_a_real_model_are_exact_and_a_death_is_outlived(model, tmp_pa
         opened.get(timeout=600)
         assert answers(site.gateway, rows[:1])[0].fate is InferFate.IN_TIME
         assert site.gateway.described()['services']['policy']['lost'] == 0
+    finally:
+        site.close()
+
+
+def test_an_executor_that_cannot_be_started_is_started_later(monkeypatch):
+    """As where there are too many processes for a moment; a site would be without one for ever."""
+    service = Service('a', 'emulated', (TensorSpec('x', 'uint8', ()),), (
+        TensorSpec('y', 'uint8', ()),), batches=(1,), seconds=(0.01,))
+    site = LocalSite('here', [service], compiled=False)
+    refused = []
+
+    def start(*words):
+        if not refused:
+            refused.append(words)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return EmulatedExecutor(*words)
+    monkeypatch.setattr(local_site, 'EmulatedExecutor', start)
+    try:
+        site.executors[0].kill()
+        while not refused or not site.executors:
+            time.sleep(0.01)
+        assert not site.missing
     finally:
         site.close()
 

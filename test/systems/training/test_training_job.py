@@ -12,11 +12,11 @@ import hashlib
 import json
 from pathlib import Path
 import re
-import resource
 import threading
 import time
 from typing import Any
 
+from dispositions import files_of_at_most
 from fleets import cell
 import pytest
 from safetensors.torch import load_file
@@ -130,22 +130,24 @@ def test_rounds_that_cannot_be_noted_wait_in_one_file_and_are_named_at_the_end(
     """Full disks: of TensorBoard's there was a new file a round, with a traceback."""
     events = pytest.importorskip('tensorboard.backend.event_processing.event_accumulator')
     metrics, board = MetricsFile(tmp_path / 'run.jsonl', False), TensorBoard(tmp_path / 'board')
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def put(*numbers: int) -> None:
         for number in numbers:
             for sink in (metrics, board):
                 sink.put({'round': number, 'loss': number / 4})
     put(1)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    with files_of_at_most(100):
         put(*range(2, 9))
         for sink, named in ((metrics, 'run.jsonl'), (board, 'board')):
             sink.finish()
             assert f'{named} cannot be written: ' in sink.trouble
             assert re.search('rounds [24] to 8 are not in it', sink.trouble)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert metrics.path.read_text().endswith('}\n'), 'a line is whole'
+        with files_of_at_most(10):
+            for sink in MetricsFile(tmp_path / 'none.jsonl', False), TensorBoard(tmp_path / 'no'):
+                sink.put({'round': 1, 'loss': 0.5})
+                sink.finish()
+        assert not (tmp_path / 'none.jsonl').exists() and not has_events(tmp_path / 'no')
     [file] = (tmp_path / 'board').iterdir()
     put(9)
     assert not metrics.trouble and not board.trouble and capfd.readouterr().err == ''

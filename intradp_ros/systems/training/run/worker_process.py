@@ -28,6 +28,7 @@ import torch
 
 from intradp_ros.core.child_end import ChildWatch
 from intradp_ros.core.plain_file import open_to_write
+from intradp_ros.core.processes import open_standard_streams
 from intradp_ros.core.steady import Steady
 from intradp_ros.profiling.machine import release_memory
 from intradp_ros.split.calls.accelerator import DeviceError
@@ -57,6 +58,7 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)
     reports = os.fdopen(os.dup(1), 'w', buffering=1)
     os.dup2(2, 1)
+    open_standard_streams()
     lock = threading.Lock()
 
     def report(body: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ Rounds that are trained again after a loss are those of before, and not noted ag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 import errno
 from importlib.util import find_spec
 import io
@@ -57,18 +58,24 @@ class RoundFile:
         if self._waiting:
             self.trouble = f'{self.trouble}: rounds {self._waiting[0][0]} to ' \
                            f'{self._waiting[-1][0]} are not in it'
+            if not self._end:  # nor is anything else
+                with suppress(OSError):
+                    self.path.unlink()
 
     def _write(self) -> None:
         try:
             if self._end < 0:
                 self._end = self._begin(self._waiting[0][0])
             with self.path.open('r+b', buffering=0) as stream:
-                stream.truncate(self._end)  # what was written in part, on a full disk
+                stream.truncate(self._end)
                 stream.seek(self._end)
-                while self._waiting:
-                    if stream.write(self._waiting[0][1]) < len(self._waiting[0][1]):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                    self._end += len(self._waiting.pop(0)[1])
+                try:
+                    while self._waiting:
+                        if stream.write(self._waiting[0][1]) < len(self._waiting[0][1]):
+                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                        self._end += len(self._waiting.pop(0)[1])
+                finally:
+                    stream.truncate(self._end)  # what was written in part, on a full disk
             self.trouble = ''
         except OSError as error:
             self.trouble = f'{self.named} cannot be written: {error.strerror or error}'
