@@ -14,49 +14,28 @@ from __future__ import annotations
 
 from contextlib import suppress
 import csv
-import os
 from pathlib import Path
 import sys
-import tempfile
 import time
 from typing import Any
 
-from intradp_lab.emulation import network, slow_device
-from intradp_lab.emulation.processes import Child, ros_arguments, starter
-from intradp_ros.core.processes import Command
-from intradp_ros.dds.transport_profile import transport_environment
+from shared_video import COMMON, SETUP_TIMEOUT, shared_video
 
-MODEL = 'intradp_lab.zoo.hed:hed 1x3x96x224 uint8'
-MBPS, RATE_HZ = 20.0, 2.0
+from intradp_ros.core.processes import Command
+
+RATE_HZ = 2.0
 BEFORE, CUT, AFTER = 8.0, 5.0, 9.0  # seconds
-SETTLE, SETUP_TIMEOUT = 10.0, 300.0
+SETTLE = 10.0
 #: What the first line of the file says of its rows.
 COLUMNS = ('seconds', 'latency_ms', 'shared', 'by_rows', 'robot_finished')
 
 
 def main(path: Path) -> None:
     """Run the nodes, cut the link, and write what happened."""
-    cores = sorted(os.sched_getaffinity(0))
-    common = {'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp', **transport_environment('udp')}
-    slow = common if slow_device.available() else {**common, **slow_device.slow_environment()}
-    with tempfile.TemporaryDirectory() as folder, network.shaped_link(MBPS) as link, \
-            starter(Path(folder)) as start:
-        def node(side: str, module: str, environment: Any, **parameters: Any) -> Child:
-            return start(Command(
-                module.rpartition('.')[2], ros_arguments(module,
-                                                         parameters=parameters),
-                link.exec_prefix(side), cores[:1] if side == 'robot' else cores[1:],
-                environment))
-
-        node('server', 'intradp_ros.nodes.sharing.offload_node', common, models=[MODEL])
-        node('server', 'intradp_ros.nodes.sharing.planner_node', common,
-             **{'grid.points': 3, 'grid.low_mbps': MBPS / 2, 'grid.high_mbps': MBPS * 2})
-        robot = node('robot', 'intradp_ros.nodes.sharing.inference_node', slow, model=MODEL)
-        robot.wait_for_line(': sharing$', SETUP_TIMEOUT)
-        node('robot', 'intradp_lab.camera_node', common, frames=600, rate_hz=RATE_HZ)
+    with shared_video('96x224', RATE_HZ) as (link, start):
         time.sleep(SETTLE)
         listener = start(Command('listener', [sys.executable, __file__, '--listen', str(path)],
-                                 link.exec_prefix('robot'), (), common))
+                                 link.exec_prefix('robot'), (), COMMON))
         listener.wait_for_line('listening', SETUP_TIMEOUT)
         time.sleep(BEFORE)
         cut = time.time()

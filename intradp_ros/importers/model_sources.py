@@ -192,14 +192,18 @@ def _from_program(path: str) -> Found:
     return Found(program.module(), shape=said, dtype=taken[0].dtype)
 
 
-def _from_onnx(path: str, shape: Sequence[int] = ()) -> Found:
+def _library(module: str, lacking: str) -> Any:
+    """Return a module that needs torchvision; LoadingError names in `lacking` what is missing."""
     try:
         torchvision()
-        import_module('onnx2torch')
+        return import_module(module)
     except ModuleNotFoundError as error:
-        raise LoadingError(
-            f'reading ONNX needs onnx2torch ({error.name} is missing): pip install onnx2torch; '
-            'or export the model with torch.export.save to a .pt2 file') from error
+        raise LoadingError(lacking.format(error.name)) from error
+
+
+def _from_onnx(path: str, shape: Sequence[int] = ()) -> Found:
+    _library('onnx2torch', 'reading ONNX needs onnx2torch ({} is missing): pip install '
+             'onnx2torch; or export the model with torch.export.save to a .pt2 file')
     file = open_onnx(path)
     whole = picture_shape(path, file.shape, shape)
     return Found(converted(file, whole), shape=file.shape, dtype=file.dtype)
@@ -224,12 +228,7 @@ def _precision(model: nn.Module) -> torch.dtype:
 
 
 def _from_timm(name: str) -> Found:
-    try:
-        torchvision()
-        timm = import_module('timm')
-    except ModuleNotFoundError as error:
-        raise LoadingError(f'architectures of timm need it ({error.name} is missing): '
-                           'pip install timm') from error
+    timm = _library('timm', 'architectures of timm need it ({} is missing): pip install timm')
     model = timm.create_model(name, pretrained=False).eval()
     known = timm.data.resolve_model_data_config(model)
     steps = timm.data.create_transform(**known, is_training=False)
@@ -252,11 +251,8 @@ def _as_library(steps: Callable[[Any], torch.Tensor], mean: Sequence[float],
 
 
 def _from_torchvision(name: str, weights: str) -> Found:
-    try:
-        models = torchvision().models
-    except ModuleNotFoundError as error:
-        raise LoadingError(f'architectures of torchvision need it ({error.name} is missing): '
-                           'pip install torchvision') from error
+    models = _library('torchvision.models', 'architectures of torchvision need it ({} is '
+                      'missing): pip install torchvision')
     task = models.get_model_builder(name).__module__.split('.')[2]
     if task in ('detection', 'video', 'optical_flow'):
         raise LoadingError(f'torchvision:{name} is a network for {task.replace("_", " ")}; what '
@@ -355,12 +351,8 @@ class FirstOutput(nn.Module):
 
 def _from_ultralytics(path: str) -> Found:
     os.environ.setdefault('YOLO_CONFIG_DIR', tempfile.gettempdir())
-    try:
-        torchvision()
-        tasks = import_module('ultralytics.nn.tasks')
-    except ModuleNotFoundError as error:
-        raise LoadingError(f'checkpoints of ultralytics need it ({error.name} is missing; '
-                           'AGPL-3.0): pip install ultralytics') from error
+    tasks = _library('ultralytics.nn.tasks', 'checkpoints of ultralytics need it ({} is missing; '
+                     'AGPL-3.0): pip install ultralytics')
     held = checkpoint_module(Path(path))
     structure, names = vars(held)['yaml'], names_by_number(
         dict(vars(held).get('names') or {}), path)

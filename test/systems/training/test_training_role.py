@@ -126,6 +126,13 @@ class Lead:
             candidates={other: 0 for other in ('coordinator', 'standby') if other != name})
         self.coordinator.expect('abc')
 
+    def begin(self, names: str) -> None:
+        """Train from now on, with devices that join."""
+        for name in names:
+            self.site.device(name)
+        wait_for(lambda: self.coordinator.leads and self.coordinator.alive >= {*names})
+        threading.Thread(target=self.train, args=(1,), daemon=True).start()
+
     def take_over(self, number: int, task: str, paused: bool) -> None:
         assert task == NAME
         if self._busy.acquire(blocking=False):
@@ -249,10 +256,7 @@ def test_the_result_is_that_of_one_process_though_all_change(site: Site) -> None
     """One device is killed, one joins, a worker dies, and another coordinator takes over."""
     site.rest = 0.03  # rounds take so long that all of this happens before the last one
     first = site.lead('coordinator', 1)
-    for name in 'ab':
-        site.device(name)
-    wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
-    threading.Thread(target=first.train, args=(1,), daemon=True).start()
+    first.begin('ab')
     wait_for(lambda: first.committed > 4, PATIENCE)
     kept, commit = site.workers['a'][-1], first.fleets[0].trainer.commit
     site.kill('b')
@@ -320,10 +324,7 @@ def test_a_coordinator_that_was_cut_off_and_comes_back_goes_on(site: Site) -> No
     """Another one takes over meanwhile, and goes on further; no round of the two is mixed up."""
     site.rest = 0.03
     first = site.lead('coordinator', 1)
-    for name in 'ab':
-        site.device(name)
-    wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {'a', 'b'})
-    threading.Thread(target=first.train, args=(1,), daemon=True).start()
+    first.begin('ab')
     wait_for(lambda: first.committed > 4, PATIENCE)
     kept = [site.workers[name][-1] for name in 'ab']
     site.network.cut('coordinator')
@@ -362,11 +363,8 @@ def test_a_validation_is_one_processs_though_a_device_and_the_coordinator_are_lo
     try:
         first = site.lead('coordinator', 1, Job)
         first.timeout = 30.0  # on a busy machine nobody is left out
-        for name in 'abc':
-            site.device(name)
-        wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
         site.dies = 'b', lost - 1, action
-        threading.Thread(target=first.train, args=(1,), daemon=True).start()
+        first.begin('abc')
         wait_for(lambda: site.dies is None, PATIENCE)
         second = site.lead('standby', 0, Job)  # on a busy machine it might lead before
         wait_for(lambda: second.results, PATIENCE)
@@ -410,11 +408,8 @@ def test_best_weights_are_there_though_who_had_them_and_a_device_are_lost(
     try:
         first = site.lead('coordinator', 1, Job)
         first.timeout = 30.0  # on a busy machine nobody is left out
-        for name in 'abc':
-            site.device(name)
-        wait_for(lambda: first.coordinator.leads and first.coordinator.alive >= {*'abc'})
         site.rest = 0.01  # copies take no rest
-        threading.Thread(target=first.train, args=(1,), daemon=True).start()
+        first.begin('abc')
         wait_for(lambda: first.fleets, PATIENCE)
         commit = first.fleets[0].trainer.commit
         site.copied = lambda: commit.course.safe > best
