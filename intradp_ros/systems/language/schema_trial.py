@@ -150,16 +150,19 @@ def compiled(library: Any, tokens: Any, schema: str) -> Any:
     return matcher
 
 
-def unwritten(tokens: Any, matcher: Any) -> str | None:
+def pieces_of(tokens: Any) -> list[bytes]:
+    """Return what each token writes; [] if there is one for each byte, so that all is written."""
+    pieces = [tokens.decode_bytes([token]) for token in range(tokens.vocab_size)]
+    return [] if len({piece for piece in pieces if len(piece) == 1}) == 256 else pieces
+
+
+def unwritten(pieces: Sequence[bytes], matcher: Any) -> str | None:
     """
     Return the text behind which no token goes on in an answer that meets a schema.
 
-    None if there is such an answer, or none is missed: a tokenizer of all bytes writes any.  It
-    is a search, depth first, and not of all; tokens that end something are tried first.
+    None if there is such an answer, or none is missed; `pieces` are what the tokens write.  It is
+    a search, depth first, and not of all; tokens that end something are tried first.
     """
-    pieces = [tokens.decode_bytes([token]) for token in range(tokens.vocab_size)]
-    if len({piece for piece in pieces if len(piece) == 1}) == 256:
-        return None
     order = np.array(sorted(range(len(pieces)), key=lambda token: (
         not pieces[token].strip(), pieces[token] not in (b'"', b'}', b']'), -len(pieces[token]))))
     lost: list[bytes] = []
@@ -197,6 +200,7 @@ def main() -> None:
     tokens = library.LLTokenizer(Path(path).read_text(), n_vocab=int(vocabulary) or None,
                                  eos_token=json.loads(ends) or None)
     compiled(library, tokens, '{}').compute_bitmask()  # what the first one takes
+    pieces = pieces_of(tokens)
     limit_memory(MEMORY)
     os.nice(5)
     print('ready', flush=True)
@@ -205,7 +209,7 @@ def main() -> None:
         why = ''
         try:
             matcher = compiled(library, tokens, json.loads(line))
-            text = unwritten(tokens, matcher)
+            text = unwritten(pieces, matcher) if pieces else None
             matcher.compute_bitmask()
             why = matcher.get_error() or ('' if text is None else (
                 f'the tokenizer of this model cannot write what follows {text[-200:]!r}'))
