@@ -17,6 +17,7 @@ import errno
 import mmap
 import os
 from pathlib import Path
+import stat
 
 import torch
 
@@ -97,9 +98,11 @@ def read_file(path: Path, memory: memoryview) -> FileRead:
 
 def _read(path: Path, memory: memoryview, flag: int,
           pieces: Sequence[tuple[int, int]] | None = None) -> FileRead:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flag)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flag)
     try:
-        size = os.fstat(file).st_size
+        if not stat.S_ISREG((status := os.fstat(file)).st_mode):  # a pipe would be waited for
+            raise FileNotFoundError(errno.ENOENT, 'is no regular file', str(path))
+        size = status.st_size
         if whole_pages(size) > len(memory):
             raise ValueError(f'{path.name} has {size} bytes, there is room for {len(memory)} in '
                              'whole pages')

@@ -29,6 +29,7 @@ from safetensors import safe_open, SafetensorError
 import torch
 
 from intradp_ros.blobs.direct_read import read_file, read_pieces, Slot
+from intradp_ros.core.plain_file import open_plain
 
 HEADER_BYTES = 256
 """Bytes of a file before its data: padded, so that the data are aligned for any kernel."""
@@ -288,11 +289,11 @@ class BlobPart:
     def __init__(self, path: Path, digest: str, nbytes: int) -> None:
         self._path, self._digest, self._nbytes = path, digest, nbytes
         handle, name = tempfile.mkstemp('.part', f'.intradp-{digest}-', path.parent)
-        self._part = Path(name)
+        # open until the end: others who write in the folder, too, may lay a link in its place
+        self._part, self._file = Path(name), os.fdopen(handle, 'w+b')
         try:
-            with os.fdopen(handle, 'wb') as file:
-                file.write(_header(nbytes))
-                os.posix_fallocate(file.fileno(), 0, HEADER_BYTES + nbytes)
+            self._file.write(_header(nbytes))
+            os.posix_fallocate(handle, 0, HEADER_BYTES + nbytes)
         except OSError as error:
             self.drop()
             raise OSError(error.errno, error.strerror, str(path)) from error
@@ -301,27 +302,31 @@ class BlobPart:
         """Put a piece to its place."""
         if not 0 <= offset <= offset + data.nbytes <= self._nbytes:
             raise ValueError(f'{data.nbytes} bytes at {offset} of {self._nbytes}')
-        with self._part.open('r+b') as file:
-            file.seek(HEADER_BYTES + offset)
-            file.write(data.numpy().data)
+        self._file.seek(HEADER_BYTES + offset)
+        self._file.write(data.numpy().data)
+        self._file.flush()
 
     def finish(self) -> bool:
         """Compare with the digest; store what is right, drop what is not, and return which."""
         content = hashlib.sha256()
-        with self._part.open('rb') as file:
-            right = file.read(HEADER_BYTES) == _header(self._nbytes)
-            while block := file.read(1 << 20):
-                content.update(block)
-        right = right and content.hexdigest() == self._digest \
-            and self._part.stat().st_size == HEADER_BYTES + self._nbytes
+        self._file.seek(0)
+        right = self._file.read(HEADER_BYTES) == _header(self._nbytes)
+        while block := self._file.read(1 << 20):
+            content.update(block)
+        right = right and content.hexdigest() == self._digest and os.path.samestat(
+            status := os.fstat(self._file.fileno()), self._part.lstat()) \
+            and status.st_size == HEADER_BYTES + self._nbytes
         if right:
             self._part.replace(self._path)
+            self._file.close()
         else:
             self.drop()
         return right
 
     def drop(self) -> None:
         """Forget what came."""
+        with suppress(OSError):  # what is written last may find no room
+            self._file.close()
         self._part.unlink(missing_ok=True)
 
 
@@ -335,11 +340,11 @@ def _header(nbytes: int) -> bytes:
 def _entry(path: Path) -> Entry | None:
     """Return what is known of a file, None if it is not one that was written here."""
     try:
-        if path.is_symlink() or not path.is_file():
+        if path.is_symlink():
             return None
-        status = path.stat()
-        nbytes = status.st_size - HEADER_BYTES
-        with path.open('rb') as file:
+        with open_plain(path) as file:
+            status = os.fstat(file.fileno())
+            nbytes = status.st_size - HEADER_BYTES
             ours = nbytes > 0 and file.read(HEADER_BYTES) == _header(nbytes)
     except OSError:
         return None

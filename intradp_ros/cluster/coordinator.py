@@ -137,7 +137,9 @@ def _hear(state: Coordinator, event: Heartbeat | Goodbye, now: float, times: Coo
           ) -> Result:
     members, changes = membership.hear(state.membership, event, now, times.members)
     late = members is state.membership
-    state, out = _changed(replace(state, membership=members), changes)
+    refusals = {name: refusal for name, refusal in state.refusals.items()
+                if name in members.members}
+    state, out = _changed(replace(state, membership=members, refusals=refusals), changes)
     if isinstance(event, Heartbeat) and not late:
         state = _kept_election(_learn(state, event))
     return state, out

@@ -45,11 +45,12 @@ class FleetView:
         """Take what a device measured of its links, and its battery."""
         with self._lock:
             self._measured(beat, now)
-            if beat.device in self._topology.names:
-                self._arithmetic[beat.device] = beat.computes
-                self._memory.pop(beat.device, None)
-                if beat.free_memory > 0:  # 0: it sets no limit
-                    self._memory[beat.device] = beat.free_memory
+            if beat.device not in self._topology.names:
+                return
+            self._arithmetic[beat.device] = beat.computes
+            self._memory.pop(beat.device, None)
+            if beat.free_memory > 0:  # 0: it sets no limit
+                self._memory[beat.device] = beat.free_memory
             if beat.battery is not None:
                 least = RESERVE + (RECOVERED if beat.device in self._low else 0.0)
                 low = beat.battery < least and beat.device not in self._kept

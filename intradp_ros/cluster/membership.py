@@ -93,14 +93,24 @@ Step = tuple[Membership, tuple[Change, ...]]
 
 def hear(state: Membership, event: Heartbeat | Goodbye, now: float,
          times: MemberTimes = MemberTimes()) -> Step:
-    """Take what a device says, unless it is late; new ones only up to `MAX_MEMBERS`."""
+    """
+    Take what a device says, unless it is late.
+
+    There are up to `MAX_MEMBERS`: of those that are gone the one that went first makes room.
+    """
     old = state.members.get(event.device)
     if isinstance(event, Goodbye):
         if old is None or old.liveness is Liveness.GONE:
             return state, ()
         return _with(state, event.device, replace(old, liveness=Liveness.GONE))
-    if old is None and len(state.members) >= MAX_MEMBERS or old and is_late(old.beat, event):
+    if old and is_late(old.beat, event):
         return state, ()
+    if old is None and len(state.members) >= MAX_MEMBERS:
+        gone = min(state.of(Liveness.GONE), default='',
+                   key=lambda name: state.members[name].heard)
+        if not gone:
+            return state, ()
+        state = Membership({n: m for n, m in state.members.items() if n != gone})
     return _with(state, event.device, _heard(old, event, now, times))
 
 

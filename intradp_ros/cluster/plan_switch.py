@@ -98,7 +98,8 @@ def answered(switch: PlanSwitch, reply: Reply, now: float) -> Result:
             return give_up(switch)
         if isinstance(reply, Ready):
             return _ready(switch, switch.next, reply.device, now)
-    elif switch.in_use and reply.id == switch.in_use.id:
+    elif switch.in_use and reply.id == switch.in_use.id \
+            and reply.device in switch.in_use.devices:
         if isinstance(reply, Refused):
             return replace(switch, broken=True), ()
         if isinstance(reply, Committed):

@@ -9,6 +9,9 @@ they come: a fleet that elects a coordinator every second needs 17 years to get 
 Above it terms may rise by `BURST` rounds in all, and by `RATE` more for each second that a process
 runs, however many claims there are: claims without end need years.  A process that was started
 later believes less, so after false claims restart all of a fleet.
+
+Who cannot coordinate claims nothing, and only tells of terms that others claimed.  That happens
+seldom, so a coordinator does not step down for it again and again.
 """
 from __future__ import annotations
 
@@ -30,6 +33,8 @@ OWN_BITS = 32
 #: No term is as high; above it the next number would not fit into a frame.
 MAX_TERM = 1 << 62
 FREE, BURST, RATE = 1 << 29, 4096, 8.0
+#: How often devices may tell of a term that nobody claimed here, at once and each second.
+TOLD, TOLD_RATE = 16.0, 0.1
 
 
 def highest_believed(term: int, seconds: float, spent: int = 0) -> int:
@@ -48,9 +53,17 @@ class TermLimit:
 
     def __init__(self, now: float) -> None:
         self._began, self._term, self._spent = now, 0, 0
+        self._told, self._at = TOLD, now
 
-    def check(self, message: object, known: int, now: float) -> None:
-        """Check the terms of a message, as one that knows one; MalformedFrameError if too high."""
+    def check(self, message: object, known: int, now: float, claims: bool = True) -> None:
+        """
+        Check the terms of a message, as one that knows one; its sender may claim terms, or not.
+
+        :raises MalformedFrameError: if they are too high, or not its sender's to state.
+        """
+        if not claims and isinstance(message, Claim | Resign):
+            raise MalformedFrameError(f'a {type(message).__name__} of a device that is none of '
+                                      'the candidates', 'candidate')
         if known > self._term:
             self._spent += max(0, (known >> OWN_BITS) - max(self._term >> OWN_BITS, FREE))
             self._term = known
@@ -59,6 +72,11 @@ class TermLimit:
             raise MalformedFrameError(
                 f'a {type(message).__name__} of term {stated:#x}: no fleet gets from '
                 f'{self._term:#x} to there', 'term')
+        if not claims and stated > self._term:
+            self._told, self._at = min(TOLD, self._told + TOLD_RATE * (now - self._at)), now
+            if self._told < 1:
+                raise MalformedFrameError('devices tell of higher terms again and again', 'term')
+            self._told -= 1
 
 
 def stated_term(message: object) -> int:

@@ -132,7 +132,13 @@ class DdsChannel:
             others=QUEUE_OF_OTHERS if air else LONGER_WAY,
             repeats=self._transport.reliable), air,
             self._is_awaited if air else (lambda: True))
-        self._open_topics(name, *DIRECTIONS[side], pings)
+        try:
+            self._open_topics(name, *DIRECTIONS[side], pings)
+        except Exception:
+            self._outbound.close()
+            self._endpoint.close()
+            end_tensor_context(self._context, context)
+            raise
         if problem := buffer_problem(self._transport):
             self._endpoint.node.get_logger().warning(problem)
         self._endpoint.start()

@@ -39,14 +39,15 @@ from intradp_ros.wire.namesake import look, Namesake
 SILENT = 2.0
 #: Of its own: models and tasks may draw from the process's meanwhile, and count on their order.
 _CHANCE = Random()
-_NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
+#: So many characters that the names of two devices and a fleet fit into that of a topic.
+_NAME = re.compile(r'[A-Za-z_]\w{0,63}', re.ASCII)
 
 
 def check_name(name: str) -> str:
     """Return the name of a device or a fleet; ValueError if it cannot be part of a topic's."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"a device's name becomes that of topics, got {name!r}: use letters, "
-                         'digits and _, a letter first')
+        raise ValueError(f"a device's name becomes that of topics, got {name[:80]!r}: use at most "
+                         '64 letters, digits and _, a letter first')
     return name
 
 
@@ -207,9 +208,10 @@ class DdsPeers:
         if self._closed:
             raise ValueError('the channels of this device are closed')
         name = f'{self._fleet}/{self.way(check_name(peer))}'
-        meeting = self._meetings[peer] = Meeting(drawn())
+        meeting = Meeting(drawn())
         channel = self._make(name, 'robot' if self._name < peer else 'server', meeting=meeting,
                              key=self._key and SharedKey(self._key.derived(f'fleet {name}')))
+        self._meetings[peer] = meeting
         channel.listen(partial(self._take, peer))
         return channel
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-import math
 from typing import Any
 
 from intradp_ros.cluster.plan_id import PlanError as PlanError
 from intradp_ros.graph.operator_graph import OperatorGraph
+from intradp_ros.wire.sanitise import quoted
 
 FORMAT, VERSION = 'intradp_ros.stage_plan', 2
 #: More would make plans of untrusted origin expensive to check and to compile.
@@ -135,8 +135,8 @@ class StagePlan:
         if not isinstance(data, Mapping) or data.get('format') != FORMAT:
             raise PlanError(f'not a plan: the field "format" must be {FORMAT!r}')
         if data.get('version') != VERSION:
-            raise PlanError(f'the plan has version {data.get("version")!r}, this release reads '
-                            f'{VERSION}: make the plan again')
+            raise PlanError(f'the plan has version {quoted(data.get("version"))}, this release '
+                            f'reads {VERSION}: make the plan again')
         try:
             plan = cls(_text(data['digest']), _text(data['source']), _count(data['samples']),
                        tuple(_stage(item) for item in _items(data['stages'], MAX_STAGES)),
@@ -167,8 +167,9 @@ def _items(data: Any, most: int, least: int = 1) -> Sequence[Any]:
 
 
 def _lead(data: Any) -> float:
-    if type(data) not in (int, float) or not math.isfinite(data) or abs(data) > MAX_LEAD:
-        raise PlanError(f'leads in a plan are numbers of at most {MAX_LEAD:g}, got {data!r:.40}')
+    if type(data) not in (int, float) or not -MAX_LEAD <= data <= MAX_LEAD:
+        raise PlanError(f'leads in a plan are numbers of at most {MAX_LEAD:g}, got '
+                        f'{quoted(data)}')
     return float(data)
 
 
@@ -180,7 +181,8 @@ def _text(data: Any) -> str:
 
 def _count(data: Any, least: int = 1) -> int:
     if type(data) is not int or not least <= data < 1 << 31:
-        raise PlanError(f'counts in a plan are whole numbers of {least} or more, got {data!r}')
+        raise PlanError(f'counts in a plan are whole numbers of {least} or more, got '
+                        f'{quoted(data)}')
     return data
 
 

@@ -11,6 +11,9 @@ MAX_QUOTED = 300
 
 def quoted(text: Any) -> str:
     """Return the text cut short, on one line and in ASCII: some loggers fail on anything else."""
-    whole = str(text)
+    try:
+        whole = str(text)
+    except (RecursionError, ValueError) as error:  # nested too deeply; a number of too many digits
+        whole = f'{type(text).__name__}: {error}'
     short = whole if len(whole) <= MAX_QUOTED else f'{whole[:MAX_QUOTED]} ...'
     return ascii(short)[1:-1]

@@ -126,6 +126,23 @@ def test_what_others_put_there_is_neither_counted_nor_touched(tmp_path: Path) ->
     assert store.load('a' * 64) is None
 
 
+def test_no_pipe_is_waited_for_and_no_link_followed_that_others_laid(tmp_path: Path) -> None:
+    store, data, other = BlobStore(tmp_path, 1 << 20), flat(1), tmp_path / 'other'
+    digest = BlobStore(tmp_path / 'elsewhere', 1 << 20).put(data)
+    os.mkfifo(tmp_path / f'{digest}.safetensors')
+    slot = store.slot(1000)
+    assert store.read_into(digest, slot) is None and store.load(digest) is None
+    assert store.nbytes(digest) is None and not store.small(1 << 20)
+    other.write_text('of the owner of the store')
+    part = store.part(digest, data.nbytes)
+    (laid,) = tmp_path.glob('.intradp-*.part')
+    laid.unlink()
+    laid.symlink_to(other)
+    part.write(0, data)
+    assert not part.finish() and not laid.is_symlink()
+    assert other.read_text() == 'of the owner of the store'
+
+
 def test_a_mapped_weight_outlives_its_file(tmp_path: Path) -> None:
     store = BlobStore(tmp_path, 1500)
     found = store.load(store.put(flat(7)))

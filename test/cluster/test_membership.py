@@ -88,7 +88,11 @@ def test_strangers_do_not_fill_the_memory() -> None:
     state = Membership()
     for k in range(MAX_MEMBERS + 5):
         state, _ = hear(state, Heartbeat(f'x{k}', 1, 1), 0.0)
-    assert len(state.members) == MAX_MEMBERS
+    assert len(state.members) == MAX_MEMBERS and 'x0' in state.members
+    state, _ = hear(state, Goodbye('x7'), 0.1)
+    state, changes = hear(state, Heartbeat('a', 1, 1), 0.2)
+    assert len(state.members) == MAX_MEMBERS and 'x7' not in state.members
+    assert [change.device for change in changes] == ['a']
 
 
 def test_times_must_be_in_order() -> None:

@@ -76,6 +76,20 @@ def test_channels_draw_nothing_from_the_process(pair: list[DdsPeers]) -> None:
     assert random.getstate() == before
 
 
+def test_names_that_no_topic_can_have_leave_nothing_behind(pair: list[DdsPeers]) -> None:
+    a = pair[0]
+    with pytest.raises(ValueError, match='at most 64 letters'):
+        a.open(['x' * 65])
+    a._fleet = 'f' * 170  # and names that fit by themselves
+    for _ in range(3):
+        with pytest.raises(Exception, match='Invalid topic name'):
+            a.open(['x' * 64])
+    assert not a.peers and not a._meetings and not a._make.keywords['air']._paths
+    a._fleet = 'fleet'
+    a.open(['b'])
+    assert a.peers == ('b',)
+
+
 def made(context: rclpy.Context, name: str, key: SharedKey | None) -> DdsPeers:
     return DdsPeers(context, 'sealed', name, key=key)
 

@@ -318,3 +318,25 @@ def test_a_device_takes_orders_of_its_coordinators_only(model: SharedModel) -> N
         assert device.rejections.by_cause() == {'epoch': 1}
         assert made.run([(images(1, SHAPE)[0],)])[0].pipelined
         assert device.committed == made.client.plan
+
+
+def test_only_devices_of_its_route_fail_an_inference(model: SharedModel) -> None:
+    with fleet(model, 'a,b', mbit=2.0) as made:
+        for peer, pipelined in (('c', True), ('b', False)):
+            number = made.client.ask((images(1, SHAPE)[0],))
+            made.devices['a'].handle(peer, Control(
+                ControlKind.FAILED, *made.client.plan, number, {'reason': 'no', 'tampered': True}))
+            [answer] = made.answers(1, TIMEOUT)
+            assert answer.pipelined is pipelined, (peer, answer.reason)
+
+
+def test_devices_that_no_plan_has_any_more_are_asked_nothing(model: SharedModel) -> None:
+    with fleet(model, 'a,b') as made:
+        first = made.client.plan
+        made.coordinator.propose(planner(model, 'a,c')(frozenset('abcd')))
+        end = time.monotonic() + TIMEOUT
+        while made.client.plan == first:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert made.client._peers.keys() == {'c'}
+        assert made.run([(images(1, SHAPE)[0],)])[0].pipelined

@@ -46,6 +46,7 @@ from intradp_ros.systems.sharing.session.connection import Connection
 from intradp_ros.systems.training.run import worker_process
 from intradp_ros.systems.training.run.tunnels import Tunnels
 from intradp_ros.systems.training.service.session_fleet import SessionFleet
+from intradp_ros.wire.frames import Control, ControlKind
 
 #: Errors as they come where files, memory or threads are used up, and of mistakes.
 ERRORS = (OSError(24, 'Too many open files'), MemoryError(), KeyError('x'), ValueError('odd'),
@@ -154,6 +155,38 @@ def test_a_heartbeat_comes_again(drawn: Any) -> None:
             heard.get()
         heard.get(timeout=60)
         heard.get(timeout=60)
+        member.close()
+
+
+def test_a_plan_that_is_ordered_again_while_it_is_loaded_is_used() -> None:
+    """As where PREPARE comes a second time after ABORT."""
+    begun, go, used = threading.Event(), threading.Event(), list[Any]()
+
+    class Slow(Idle):
+        def parse(self, data: Any) -> Any:
+            return SimpleNamespace(participants=('d',))
+
+        def load(self, id_: Any, plan: Any) -> None:
+            begun.set()
+            go.wait(60)
+
+        def use(self, id_: Any, boundary: int) -> None:
+            used.append((id_, boundary))
+    with network() as made:
+        made.join('coordinator')
+        member = FleetMember(made.join('d'), [lambda host: Slow()], lambda text: None)
+
+        def order(kind: ControlKind, boundary: int = 0) -> None:
+            member.handle('coordinator', Control(
+                kind, 5, 1, boundary, {'plan': {'format': Idle.format}}))
+        order(ControlKind.PREPARE)
+        assert begun.wait(60)
+        order(ControlKind.ABORT)
+        order(ControlKind.PREPARE)
+        go.set()
+        wait_until(lambda: member.held() == ((5, 1),))
+        order(ControlKind.COMMIT, 7)
+        assert used == [((5, 1), 7)]
         member.close()
 
 

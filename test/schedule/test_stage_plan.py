@@ -105,6 +105,13 @@ def test_plans_survive_json(model: SharedModel) -> None:
     assert StagePlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
+def nested() -> object:
+    found: list[object] = []
+    for _ in range(5000):
+        found = [found]
+    return found
+
+
 def turn(**changes: object) -> dict[str, object]:
     return {'value': 0, 'source': 'a', 'target': 'b', 'lead': 1.5, **changes}
 
@@ -150,6 +157,9 @@ def test_an_order_of_what_does_not_cross_is_refused(model: SharedModel) -> None:
     (lambda d: d.pop('order'), 'order'), (lambda d: d.update(order=5), 'lists of 0 to'),
     (lambda d: d.update(order=[turn(lead=float('nan'))]), 'leads in a plan'),
     (lambda d: d.update(order=[turn(lead=1e9)]), 'leads in a plan'),
+    (lambda d: d.update(order=[turn(lead=10**400)]), 'leads in a plan'),
+    (lambda d: d.update(samples=nested()), 'counts in a plan.*list: maximum'),
+    (lambda d: d.update(version=nested()), 'version list: maximum'),
     (lambda d: d.update(order=[turn(lead=True)]), 'leads in a plan'),
     (lambda d: d.update(order=[turn(value=-1)]), 'whole numbers'),
     (lambda d: d.update(order=[turn(), turn(lead=2)]), 'names a transfer twice'),

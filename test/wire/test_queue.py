@@ -121,3 +121,8 @@ def test_what_a_stranger_wrote_is_logged_on_one_line_in_ascii() -> None:
     assert quoted('two\nlines, \u00e9') == r'two\nlines, \xe9'
     assert quoted('x' * MAX_QUOTED) == 'x' * MAX_QUOTED
     assert quoted('x' * (MAX_QUOTED + 1)) == 'x' * MAX_QUOTED + ' ...'
+    nested: list[object] = []
+    for _ in range(5000):
+        nested = [nested]
+    assert quoted(nested).startswith('list: maximum recursion')
+    assert quoted(10 ** 5000).startswith('int: Exceeds the limit')

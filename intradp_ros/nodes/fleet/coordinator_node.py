@@ -24,6 +24,9 @@ from intradp_ros.nodes.fleet.systems import coordinator_parameters, coordinator_
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.role import Plan
 
+#: Bytes of what a device says of itself: it names its models by their digests.
+MAX_DEVICE_STATE = 1 << 16
+
 
 class CoordinatorNode(ManagedNode):
     """
@@ -86,7 +89,8 @@ class CoordinatorNode(ManagedNode):
         self._planner.start(self.coordinator)
         self._silence = FleetSilence(self, self._fleet, 'device')
         devices = self._receiver.subscribe(
-            DeviceState, self._fleet.topic(DEVICES_TOPIC), self._take_device, LATCHED, 'device')
+            DeviceState, self._fleet.topic(DEVICES_TOPIC), self._take_device, LATCHED, 'device',
+            MAX_DEVICE_STATE)
         self.until_deactivated.callback(self.destroy_subscription, devices)
 
     def _stop(self, coordinator: FleetCoordinator) -> None:

@@ -67,7 +67,7 @@ class FleetCoordinator:
                  changed: Callable[[], None] = lambda: None) -> None:
         self.channel, self.planner, self.log, self.times = channel, planner, log, times
         self.gathering = gathering
-        self.rejections = Rejections()
+        self.rejections, self._said = Rejections(), Rejections()
         self._changed = changed
         self._beats = Beats()
         self._state = Coordinator(Election(channel.name, priority, self._beats.incarnation),
@@ -109,7 +109,13 @@ class FleetCoordinator:
                     raise ValueError(f'device {name} is one too many, {MAX_DEVICES} are known')
                 del self._devices[unheard[0]]
             self._devices[name] = False
-        self.channel.open((name,))
+        try:
+            self.channel.open((name,))
+        except ValueError:  # there are too many channels now
+            raise
+        except Exception:  # there never is one of this name
+            self._devices.pop(name, None)
+            raise
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -179,10 +185,14 @@ class FleetCoordinator:
             if not isinstance(message, Event):
                 raise MalformedFrameError(f'{frame.kind.name} for a coordinator', 'kind')
             with self._lock:
-                self._terms.check(message, self._state.election.term, time.monotonic())
+                self._terms.check(message, self._state.election.term, time.monotonic(),
+                                  peer in self._state.candidates)
+            known = self._state.membership.members.keys()
             if isinstance(message, Heartbeat):  # first: it may be what a plan is wanted for
                 self.planner.heard(message, time.monotonic())
             self._happen(message)
+            for name in (known | {peer}) - self._state.membership.members.keys():
+                self.planner.forget(name)
         except MalformedFrameError as error:
             if self.rejections.count(error.cause, time.monotonic()):
                 self.log(f'rejected ({error.cause}): {quoted(error)}')
@@ -241,7 +251,8 @@ class FleetCoordinator:
 
     def _report(self, before: Coordinator) -> None:
         after = self._state
-        if before.leads != after.leads:
+        if before.leads != after.leads and self._said.count(
+                f'leads {after.leads}', time.monotonic()):
             self.log(f'coordinates in term {after.election.term:#x}' if after.leads else
                      f'{after.election.holder or "nobody"} coordinates in term '
                      f'{after.election.term:#x}: this one steps down')
@@ -254,11 +265,13 @@ class FleetCoordinator:
     def _report_refusals(self, before: Mapping[str, Refusal]) -> None:
         """Log once why a device is left out, and when it is taken in again."""
         for name, refusal in self._state.refusals.items():
-            if name not in before or before[name].reason != refusal.reason:
+            if (name not in before or before[name].reason != refusal.reason) \
+                    and self._said.count(f'{name} refuses', time.monotonic()):
                 self.log(f'{name} refuses: {refusal.reason}; plans leave it out, and it is asked '
                          'again after growing times')
         for name in before.keys() - self._state.refusals.keys():
-            self.log(f'{name} refuses no more')
+            if self._said.count(f'{name} refuses no more', time.monotonic()):
+                self.log(f'{name} refuses no more')
 
     def _plan(self, wanted: WantPlan) -> None:
         """Make a plan, on a thread of its own: it may take seconds."""

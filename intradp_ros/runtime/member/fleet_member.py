@@ -282,6 +282,7 @@ class FleetMember:
             if reply is None:
                 self._keep()
             else:
+                self._known[load.id] = known  # it may have been aborted, and ordered again
                 self._trouble = ''
         if reply and not isinstance(reply, Load):
             self._say(reply)

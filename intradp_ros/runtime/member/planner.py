@@ -55,6 +55,10 @@ class Planner(Protocol):
         """Take a heartbeat: what a device measured of links, battery and requests."""
         return None
 
+    def forget(self, device: str) -> None:
+        """Forget what a device said: it is gone, and others that came are remembered."""
+        return None
+
     def handle(self, peer: str, frame: Control) -> None:
         """
         Take lines that a device's role sends (`line_way.py`); must return at once.

@@ -190,6 +190,9 @@ class PipelineClient:
             last = self._used.id
             self._used = _Used(id_, programs, self._wanted or 2 * len(programs.plan.stages) + 1)
             self._trusted = True
+            flying = {name for flight in self._flights.values() if flight.route
+                      for name in flight.route.schedule.programs}
+            self._peers = {name: peer for name, peer in self._peers.items() if name in flying}
             for name in programs.plan.devices:
                 if name != self.channel.name:
                     self._peers[name] = _Peer(now, frozenset({id_, last}))
@@ -205,7 +208,7 @@ class PipelineClient:
         """Hear of a device that its part failed; of what was `tampered` with nothing is used."""
         with self._lock:
             flight = self._flights.get(number)
-            if flight and flight.plan != NO_PLAN:
+            if flight and flight.route and peer in flight.route.schedule.programs:
                 flight.tampered |= tampered
                 self._give_up(flight, f'{peer}: {reason}')
 

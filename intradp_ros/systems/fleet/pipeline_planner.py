@@ -72,6 +72,10 @@ class PipelinePlanner(Planner):
         if self.live:
             self.live.heard(beat, now)
 
+    def forget(self, device: str) -> None:
+        """Forget what a device declared."""
+        self._speeds.pop(device, None)
+
     def plan(self, alive: frozenset[str], now: float) -> Proposal | None:
         """Return the plan for the devices that are there."""
         found = self.live.plan(alive, now) if self.live else self._by_rule(alive)

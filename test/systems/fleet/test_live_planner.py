@@ -79,6 +79,8 @@ def test_a_battery_that_runs_low_is_spared(costs: FleetCosts) -> None:
         live.heard(beat('box', number, battery=level), float(number))
         plan = live.look(float(number))
         assert plan and ('box' in plan.devices) is used, level
+    live.heard(beat('stranger', 1, battery=0.0), 5.0)
+    assert not live._view.low
 
 
 def test_measured_rates_lead_to_another_plan_and_old_ones_are_forgotten(costs: FleetCosts) -> None:

@@ -62,6 +62,13 @@ class TrainingPlanner(Planner):
         if before is not None and before != beat.incarnation and fleet:
             fleet.forget(beat.device)
 
+    def forget(self, device: str) -> None:
+        """Forget what a device said, and what it holds: another process may come in its name."""
+        for known in (self._processes, self._tags, self.speeds):
+            known.pop(device, None)
+        if fleet := self.fleet:
+            fleet.forget(device)
+
     def handle(self, peer: str, frame: Control) -> None:
         """Take lines of a device; those for no training at hand are of the past."""
         fleet = self.fleet
