@@ -29,7 +29,7 @@ from safetensors import safe_open, SafetensorError
 import torch
 
 from intradp_ros.blobs.direct_read import read_file, read_pieces, Slot
-from intradp_ros.core.plain_file import open_plain
+from intradp_ros.core.plain_file import open_to_read
 
 HEADER_BYTES = 256
 """Bytes of a file before its data: padded, so that the data are aligned for any kernel."""
@@ -342,7 +342,7 @@ def _entry(path: Path) -> Entry | None:
     try:
         if path.is_symlink():
             return None
-        with open_plain(path) as file:
+        with open_to_read(path) as file:
             status = os.fstat(file.fileno())
             nbytes = status.st_size - HEADER_BYTES
             ours = nbytes > 0 and file.read(HEADER_BYTES) == _header(nbytes)

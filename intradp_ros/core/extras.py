@@ -11,7 +11,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     'language': ('gguf>=0.17', 'llguidance>=1.6', 'transformers>=5.20'),
     'training': ('rosbags>=0.11',),
     'tensorboard': ('tensorboard>=2.20',),
-    'serving': ('fastapi>=0.115', 'grpcio>=1.60', 'hpack>=4', 'msgpack>=1.0.5',
+    'serving': ('fastapi>=0.115', 'grpcio>=1.60', 'hpack>=4.2', 'msgpack>=1.0.5',
                 'prometheus-client', 'protobuf>=4.25', 'uvicorn>=0.35', 'websockets>=13'),
     'ray': ('ray>=2.60',),
     'rerun': ('rerun-sdk>=0.26',),

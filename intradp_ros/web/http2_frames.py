@@ -76,8 +76,8 @@ class Frames:
             self._is_headers = False
             try:
                 found = self._headers.decode(bytes(self._block[self._skipped:]), raw=True)
-            except hpack.HPACKError as error:
-                raise HeadersError(f'headers that are not understood: {error}') from None
+            except hpack.HPACKError:  # its text names places in memory
+                raise HeadersError('headers that are not understood') from None
             if not all(_PLAIN.fullmatch(text) for pair in found for text in pair):
                 raise HeadersError('headers that are not ASCII')
             self._block.clear()

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-import time
 
 from fleets import cell, QUICK
 import pytest
+from waiting import wait_for
 
 from intradp_ros.cluster.fleet_messages import (
     Claim,
@@ -118,17 +118,16 @@ def beat(coordinator: FleetCoordinator, device: str, incarnation: int = 1, **mor
 
 
 def until(done: Callable[[], object], work: Callable[[], None]) -> None:
-    end = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < end
+    def look() -> object:
         work()
-        time.sleep(0.02)
+        return done()
+    wait_for(look)
 
 
 def test_a_device_that_is_no_candidate_takes_the_lead_from_nobody(
         coordinator: FleetCoordinator, logged: list[str]) -> None:
     coordinator.invite('c')
-    until(lambda: coordinator.leads, lambda: None)
+    wait_for(lambda: coordinator.leads)
     term = coordinator._state.election.term
     say(coordinator, 'c', Claim('c', 9, term + (1 << OWN_BITS)), Resign('c', term))
     assert coordinator.leads and coordinator._state.election.term == term
@@ -136,7 +135,7 @@ def test_a_device_that_is_no_candidate_takes_the_lead_from_nobody(
     for _ in range(200):  # each tells of a term above the last
         beat(coordinator, 'c', term=coordinator._state.election.term + (1 << OWN_BITS))
     assert coordinator.rejections.by_cause().get('term', 0) >= 200 - TOLD - 1
-    until(lambda: coordinator.leads, lambda: None)
+    wait_for(lambda: coordinator.leads)
     assert len([line for line in logged if 'coordinates in term' in line]) < 4
 
 

@@ -184,7 +184,7 @@ def test_a_plan_that_is_ordered_again_while_it_is_loaded_is_used() -> None:
         order(ControlKind.ABORT)
         order(ControlKind.PREPARE)
         go.set()
-        wait_until(lambda: member.held() == ((5, 1),))
+        wait_for(lambda: member.held() == ((5, 1),))
         order(ControlKind.COMMIT, 7)
         assert used == [((5, 1), 7)]
         member.close()

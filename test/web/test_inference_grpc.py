@@ -331,7 +331,7 @@ def coded(text):
 @pytest.mark.parametrize('block, fault', [
     (b'\x04' + coded('/a{a\\'), ''), (b'\x3f\xe1\x1f\x82\x40\1a' + coded('a'), ''), (b'', ''),
     (b'\x04' + coded('/a\xff'), 'ASCII'), (b'\x04\1\xff', 'ASCII'), (b'\x40\1\n\1a', 'ASCII'),
-    (b'\x40\1a\x7f\xb9\x16' + b'a' * 3000 + b'\xbe' * 30, 'larger'),  # once decoded
+    (b'\x40\1a\x7f\xb9\x16' + b'a' * 3000 + b'\xbe' * 30, 'understood'),  # once decoded
     *((block, 'understood') for block in (
         b'\x04\x81\0', b'\x04\5abcd', b'\x40', b'\xff\x80\x80\x80\x80\0', b'\x04\x7f\xff'))])
 @pytest.mark.parametrize('size', [1, 1000])
