@@ -223,7 +223,7 @@ class Head:
                              'min_tokens do not go with one')
         text = prompts.text(asked, tokens)
         sampling = prompts.sampling(asked.sampling)
-        ends = frozenset(asked.stop_tokens) | (
+        ends = prompts.stop_tokens(asked) | (
             frozenset() if asked.ignore_ends else prompts.ends)
         now = time.monotonic()
         with self._changed:

@@ -55,6 +55,8 @@ class Prompts:
                 self.ends = frozenset((int(tokenizer.eos_token_id),))
             self._texts = {True: token_texts(tokenizer), False: token_texts(tokenizer, False)}
             self._bytes_of = token_bytes(tokenizer)
+            self._special = {added.content: number for number, added
+                             in tokenizer.added_tokens_decoder.items() if added.special}
             self._marks: list[tuple[str, str] | None] = []
             self._grammars = Grammars(tokenizer, self.vocabulary, self.ends)
 
@@ -109,6 +111,12 @@ class Prompts:
                 texts, request.stop, tokens, marks, names, request.most_calls))
         return _asked('the prompt cannot be made text', lambda: AnswerText(
             texts, request.stop, tokens))
+
+    def stop_tokens(self, request: TextRequest) -> frozenset[int]:
+        """Return the tokens that end an answer as asked: special ones as texts, too."""
+        special = {} if self.tokenizer is None else self._special
+        return frozenset((*request.stop_tokens, *(
+            special[text] for text in request.stop if text in special)))
 
     def token_bytes(self, token: int) -> bytes:
         """Return what a token adds to a text, special ones too; without a tokenizer its number."""

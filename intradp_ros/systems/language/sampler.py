@@ -24,6 +24,8 @@ from intradp_ros.runtime.requests.text_requests import Sampling
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
+#: Logarithm of a chance that is as good as none, as OpenAI's API has it.
+LEAST_CHANCE = -9999.0
 _MIX, _BITS = 0x9E3779B97F4A7C15, (1 << 64) - 1
 #: Classes of chances, each so many times less than the one before, by which some are sorted out.
 _CLASSES, _STEP = 4096, 1 / 64
@@ -119,7 +121,7 @@ def _of_share(away: Doubles, weights: Doubles, share: float) -> Numbers:
     return _ordered(away, np.flatnonzero(classes <= least))
 
 
-def likeliest(logits: Floats, count: int) -> Numbers:
+def likeliest(logits: Floats | Doubles, count: int) -> Numbers:
     """Return the `count` likeliest tokens, the likeliest first; of equals the first ones."""
     least = max(len(logits) - count, 0)
     return _ordered(logits, np.flatnonzero(logits >= np.partition(logits, least)[least]))[:count]
@@ -130,9 +132,16 @@ def _ordered(by: Floats | Doubles, some: Numbers) -> Numbers:
 
 
 def log_chances(logits: Tensor, token: int, count: int) -> tuple[float, list[tuple[int, float]]]:
-    """Return the logarithm of a token's chance, and the `count` likeliest ones with theirs."""
-    numbers = logits.numpy()
-    whole = numbers.astype(np.float64) - float(numbers.max())
-    whole -= math.log(np.exp(whole).sum())
-    top = likeliest(numbers, count).tolist() if count else []
+    """
+    Return the logarithm of a token's chance, and the `count` likeliest ones with theirs.
+
+    Each is a number, also of logits that are infinite or none: at least `LEAST_CHANCE`.
+    """
+    numbers = logits.numpy().astype(np.float64)
+    with np.errstate(invalid='ignore'):
+        most = np.fmax.reduce(numbers)
+        whole = np.where(numbers == most, 0.0, numbers - most)
+    whole[np.isnan(whole)] = -math.inf
+    whole = np.maximum(whole - math.log(np.exp(whole).sum()), LEAST_CHANCE)
+    top = likeliest(whole, count).tolist() if count else []
     return float(whole[token]), [(number, float(whole[number])) for number in top]

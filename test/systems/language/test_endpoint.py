@@ -152,6 +152,12 @@ def test_fields_are_as_generate_has_them(endpoint: Endpoint) -> None:
         assert endpoint.complete(**asked).choices[0].text == wanted, asked
 
 
+def test_a_special_token_that_is_a_stop_text_ends_an_answer(endpoint: Endpoint) -> None:
+    """Though it is left out of the text."""
+    choice = endpoint.complete(stop=['<end>'], ignore_eos=True, logit_bias={'0': 100}).choices[0]
+    assert choice.finish_reason == 'stop' and choice.text == ''
+
+
 def test_a_token_of_the_padding_is_a_token_without_a_text(endpoint: Endpoint) -> None:
     token = len(endpoint.tokenizer) + PADDED - 1
     answer = endpoint.complete(logit_bias={str(token): 1000}, logprobs=1)

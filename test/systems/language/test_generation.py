@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from intradp_ros.systems.language.families import library
 from intradp_ros.systems.language.import_model import import_model
 from intradp_ros.systems.language.local_fleet import Answering, LocalLanguage
 from intradp_ros.systems.language.role import LanguageOptions
-from intradp_ros.systems.language.sampler import _chances, _of_share, adjusted, draw
+from intradp_ros.systems.language.sampler import (
+    _chances,
+    _of_share,
+    adjusted,
+    draw,
+    LEAST_CHANCE,
+    log_chances,
+)
 
 PROMPT = 'a model of weights'
 OPEN = Sampling(None, None, None, 0, None)
@@ -147,7 +155,7 @@ def test_what_a_request_says_goes_before_the_configuration(folder: Path, greedy:
 @pytest.mark.parametrize('sampling', [
     Sampling(1.0, 0, 1.0), Sampling(0.7, 20, 1.0), Sampling(1.3, 0, 0.8), Sampling(0.8, 50, 0.9),
     Sampling(1.0, 0, 1.0, 0, 0.1), Sampling(0.6, 40, 0.95, 0, 0.02), Sampling(1e-3, 5, 0.5),
-    Sampling(1.0, 1, 1.0), Sampling(2.0, 3000, 0.999), Sampling(1.0, 0, 1e-6),
+    Sampling(1.0, 1, 1.0), Sampling(2.0, 3000, 0.999), Sampling(1.0, 0, 0.0),
     Sampling(1.0, 20, 0.9, 0, 0.0, 1.3, logit_bias=((7, 9.0), (9, -100.0), (2990, 3.5)))])
 def test_chances_are_those_of_the_library(sampling: Sampling) -> None:
     """Among 3,000 tokens, of which many are equal: the same tokens with the same chances."""
@@ -189,6 +197,16 @@ def test_few_tokens_more_than_are_drawn_among_are_sorted(share: float, spread: f
     assert torch.equal(found, order[:len(found)]) and len(found) >= needed
     last = logits[order[needed - 1]]
     assert len(found) <= int((logits >= last - 0.1).sum())
+
+
+def test_chances_are_numbers_whatever_the_logits_are() -> None:
+    inf, nan = float('inf'), float('nan')
+    for logits, wanted in (
+            ([0.0, -inf], [0.0, LEAST_CHANCE]), ([inf, 3.0], [0.0, LEAST_CHANCE]),
+            ([inf, inf], [math.log(0.5)] * 2), ([1.0, nan], [0.0, LEAST_CHANCE])):
+        for token, chance in enumerate(wanted):
+            own, likely = log_chances(torch.tensor(logits), token, 2)
+            assert own == pytest.approx(chance) and dict(likely)[token] == own
 
 
 def test_seeds_next_to_each_other_draw_other_tokens() -> None:
