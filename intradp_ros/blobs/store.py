@@ -29,7 +29,7 @@ from safetensors import safe_open, SafetensorError
 import torch
 
 from intradp_ros.blobs.direct_read import read_file, read_pieces, Slot
-from intradp_ros.core.plain_file import open_to_read
+from intradp_ros.core.plain_file import check_folder, open_to_read
 
 HEADER_BYTES = 256
 """Bytes of a file before its data: padded, so that the data are aligned for any kernel."""
@@ -196,8 +196,7 @@ class BlobStore:
         :raises OSError: if nothing can be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=self.folder) as file:
-            file.write(bytes(HEADER_BYTES))
+        check_folder(str(self.folder))
         disk = os.statvfs(self.folder)
         if (free := disk.f_bavail * disk.f_frsize) < nbytes:
             raise StoreFullError(f'no space left on the disk of {self.folder}: {nbytes} bytes are '

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 import json
 import os
 import subprocess
-from tempfile import TemporaryFile
 import time
 from typing import Any, IO
 
@@ -48,7 +47,7 @@ def node_request(command: Command, seconds: float,
     patience, begun, watch = Patience(STARTING + seconds, share=share), time.monotonic(), \
         command.watch()
     waits = ''
-    with TemporaryFile('w+') as said, TemporaryFile('w+') as errors:
+    with _in_memory() as said, _in_memory() as errors:
         process = subprocess.Popen(
             command.line(), env=command.variables(), stdin=subprocess.DEVNULL, stdout=said,
             stderr=errors, start_new_session=True)
@@ -70,6 +69,11 @@ def node_request(command: Command, seconds: float,
         raise NodeRequestError(f'a node cannot start: {reason}', SETUP)
     raise NodeRequestError(f'the node that asks {watch.end(status)}'
                            + (f': {reason}' if reason else ''))
+
+
+def _in_memory() -> IO[str]:
+    """Return a file that needs no disk: one that is full is a reason to ask."""
+    return os.fdopen(os.memfd_create('answer'), 'w+')
 
 
 def _late(seconds: float, share: float) -> NodeRequestError:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 
 import pytest
 
@@ -22,6 +23,12 @@ def asked(code: str, share: float = 1.0) -> object:
 
 def test_the_last_line_is_the_answer() -> None:
     assert asked('print("a library prints"); print(\'{"nodes": []}\')') == {'nodes': []}
+
+
+def test_an_answer_needs_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is full is a reason to ask how nodes do."""
+    monkeypatch.setattr(tempfile, 'tempdir', '/nowhere')
+    assert asked('print(\'{"nodes": []}\')') == {'nodes': []}
 
 
 def test_what_a_node_waits_for_is_said_before_the_answer() -> None:

@@ -110,3 +110,6 @@ def test_what_ros_says_is_said_without_places_in_its_sources(words: list[str], s
     assert plain_words("failed to initialize logging: Failed to create log directory '/h/log': 30"
                        ) == "log directory '/h/log': Read-only file system: " \
                             'ROS_LOG_DIR names another one'
+    assert plain_words('failed to initialize logging: Failed opening file /h/a.log for writing: '
+                       'Read-only file system, at /x/rcl.c:99') == \
+        'log file /h/a.log: Read-only file system: ROS_LOG_DIR names another folder'

@@ -17,6 +17,7 @@ from rclpy.executors import SingleThreadedExecutor
 from intradp_ros import srv
 from intradp_ros.nodes.common.key_parameter import open_key
 from intradp_ros.nodes.common.sealed_caller import SealedCaller
+from intradp_ros.nodes.common.unused_overrides import NO_LOG_FILE
 
 
 def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
     key = open_key(asked['key_file'], lambda text: None)
     request = request_of(getattr(srv, asked['kind']).Request, asked['fields'])
     context = Context()
-    rclpy.init(context=context)
+    rclpy.init(args=NO_LOG_FILE, context=context)
     node = rclpy.create_node('operator_request', context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)

@@ -38,6 +38,11 @@ def unused_overrides(arguments: Sequence[str], node: str, declared: Collection[s
             yield from _unused_of_file(Path(value), node, declared)
 
 
+#: Arguments of `rclpy.init` for who asks or looks on for a moment: also on a disk that may only be
+#: read, where a log could not be opened.
+NO_LOG_FILE = ['--ros-args', '--disable-external-lib-logs']
+
+
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise ValueError, with word or file and line, for what ROS refuses darkly, or misreads."""
     ours = False
@@ -65,6 +70,8 @@ def plain_words(error: Exception | str) -> str:
         return f'unknown ROS arguments: {text}'
     if (folder := re.search(r"(log directory '.*'): (\d+)$", text)):
         return f'{folder[1]}: {os.strerror(int(folder[2]))}: ROS_LOG_DIR names another one'
+    if (file := re.match(r'Failed opening file (.*) for writing: (.*)', text)):
+        return f'log file {file[1]}: {file[2]}: ROS_LOG_DIR names another folder'
     return text
 
 

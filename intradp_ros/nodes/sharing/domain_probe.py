@@ -25,6 +25,7 @@ from rclpy.utilities import get_rmw_implementation_identifier
 from intradp_ros.dds.announcements import Announcement, Listening
 from intradp_ros.msg import OperatorProfile
 from intradp_ros.nodes.common.lifecycle import LATCHED
+from intradp_ros.nodes.common.unused_overrides import NO_LOG_FILE
 from intradp_ros.nodes.sharing.profile_publisher import PROFILE_TOPIC
 
 _MOST = 256
@@ -70,7 +71,7 @@ class DomainProbe:
 def main() -> None:
     """Look around and print what was seen."""
     namespace, seconds = sys.argv[1], float(sys.argv[2])
-    rclpy.init()
+    rclpy.init(args=NO_LOG_FILE)
     domain = rclpy.utilities.get_default_context().get_domain_id()
     listening = _listening(domain)
     with listening or nullcontext():

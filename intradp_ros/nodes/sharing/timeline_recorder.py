@@ -20,6 +20,7 @@ from rclpy.node import Node
 
 from intradp_ros.msg import InferenceTimeline
 from intradp_ros.nodes.common.lifecycle import RELIABLE
+from intradp_ros.nodes.common.unused_overrides import NO_LOG_FILE
 from intradp_ros.runtime.transport.timeline import published_events
 
 _KIND = 'intradp_ros/msg/InferenceTimeline'
@@ -71,7 +72,7 @@ class TimelineRecorder:
 def main() -> None:
     """Record and print."""
     namespace, robot, frames, seconds = sys.argv[1:]
-    rclpy.init()
+    rclpy.init(args=NO_LOG_FILE)
     recorder = TimelineRecorder(namespace)
     found = recorder.record(robot, int(frames), float(seconds))
     print(json.dumps({'robots': found, 'rejected': recorder.rejected,

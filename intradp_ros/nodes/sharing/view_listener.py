@@ -36,6 +36,7 @@ from intradp_ros.msg import (
     SharingEvent,
 )
 from intradp_ros.nodes.common.plain_messages import PICTURE_TOPICS, plain, small_png
+from intradp_ros.nodes.common.unused_overrides import NO_LOG_FILE
 
 #: Seconds between two looks for messages, and for topics.
 PERIOD, SEARCH = 0.1, 0.5
@@ -167,7 +168,7 @@ def _read(kind: type, data: bytes) -> Any:
 def main() -> None:
     """Send what is heard to the parent until it is gone."""
     side = ChildSide()
-    rclpy.init()
+    rclpy.init(args=NO_LOG_FILE)
     listener = ViewListener(Node('intradp_view', start_parameter_services=False))
 
     def wish(message: bytearray) -> None:

@@ -31,6 +31,7 @@ from intradp_ros.nodes.common.call_seals import check_answer, seal_request
 from intradp_ros.nodes.common.goal_client import GoalClient, SentGoal
 from intradp_ros.nodes.common.key_parameter import open_key
 from intradp_ros.nodes.common.sealed_caller import AGAIN, SealedCaller
+from intradp_ros.nodes.common.unused_overrides import NO_LOG_FILE
 from intradp_ros.runtime.requests.admission import Fate
 from intradp_ros.srv import ControlTraining
 
@@ -90,7 +91,7 @@ def follow(asked: Mapping[str, Any], say: Say, cancelled: threading.Event) -> di
     """
     key = open_key(asked.get('key_file', ''), lambda text: None)
     context = Context()
-    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init(args=NO_LOG_FILE, context=context, signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node('train_request', context=context)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)

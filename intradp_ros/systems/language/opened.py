@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+import errno
 import hashlib
 import json
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 import torch
 
 from intradp_ros.blobs.store import BlobStore, StoreFullError
-from intradp_ros.core.atomic_write import write_atomically
+from intradp_ros.core.cache_folder import keep
 from intradp_ros.core.json_text import parse_json, read_json
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.import_model import (
@@ -36,13 +37,14 @@ def imported(source: Path, store: BlobStore, dtype: str = '') -> Manifest:
     blobs before, and has not changed since, is not read again.
 
     :raises ImportModelError, FamilyError, MissingPackageError: as `import_model` does.
+    :raises OSError: if the disk has no room for it, before anything is read.
     """
     known = store.folder / f'model-{_fingerprint(source, dtype)}.json'
     try:
         return stored_manifest(store, read_json(known)['model'], model_name(source))
     except (OSError, ValueError, KeyError, ManifestError):
         manifest = _imported(source, store, DTYPES[dtype] if dtype else None)
-    write_atomically(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
+    keep(known, json.dumps({'model': manifest.digest, 'of': str(source)}))
     return manifest
 
 
@@ -62,6 +64,11 @@ def _imported(source: Path, store: BlobStore, dtype: torch.dtype | None) -> Mani
     def room(nbytes: int) -> None:
         if nbytes + store.kept_bytes > store.limit:
             raise StoreFullError(f'its weights take {nbytes / 1e6:.0f} MB')
+        stored = sum(blob.nbytes for blob in store.small(nbytes))  # which may be some of them
+        try:
+            store.check_room(nbytes - stored)
+        except StoreFullError as error:
+            raise OSError(errno.ENOSPC, str(error), str(store.folder)) from None
     try:
         with store.all_or_nothing() as put:
             return import_model(source, put, dtype, room=room)

@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 import shutil
+from types import SimpleNamespace
 from typing import Any
 
 import gguf
@@ -285,6 +286,20 @@ def test_a_tokenizer_of_a_folder_is_that_of_the_library(tmp_path: Path, store: B
     assert found.chat_template == wanted.chat_template and found.eos_token == wanted.eos_token
     text = 'A model, of weights: <end> done'
     assert found(text).input_ids == wanted(text).input_ids
+
+
+def test_a_model_larger_than_its_disk_is_refused_before_it_is_read(
+        saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, free = BlobStore(tmp_path / 'blobs', 1 << 40), 4096
+    monkeypatch.setattr(os, 'statvfs', lambda path: SimpleNamespace(f_bavail=1, f_frsize=free))
+    with pytest.raises(OSError, match=r'blobs: \d+ bytes are needed, 4096 are free'):
+        imported(saved, store)
+    assert not any(store.folder.iterdir())
+    free = 1 << 30
+    manifest = imported(saved, store)
+    free, [known] = 4096, store.folder.glob('model-*.json')
+    known.unlink()
+    assert imported(saved, store).digest == manifest.digest, 'all of it is there'
 
 
 def test_a_model_larger_than_the_store_is_refused_before_anything_makes_room(
