@@ -30,7 +30,7 @@ import tempfile
 import time
 
 from intradp_lab.emulation.processes import ChildError, starter
-from intradp_ros.cli.output_paths import result_file
+from intradp_ros.cli.output_paths import result_file, result_folder
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.processes import Command, module_arguments
 
@@ -124,7 +124,7 @@ def main() -> int:
                         default=list(CONDITIONS), metavar='CONDITION')
     parser.add_argument('--options', default='', metavar='WORDS',
                         help='further options for the demos, in one word')
-    parser.add_argument('--keep', type=Path, metavar='FOLDER',
+    parser.add_argument('--keep', type=result_folder, metavar='FOLDER',
                         help='what failed runs leave behind is moved here')
     parser.add_argument('--json', type=result_file, metavar='FILE', help='write all runs here')
     args = parser.parse_args()

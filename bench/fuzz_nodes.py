@@ -52,7 +52,7 @@ import torch
 from intradp_lab.emulation.namespaces import run
 from intradp_lab.emulation.processes import Child, ros_arguments, starter
 from intradp_lab.zoo.dense import depth
-from intradp_ros.cli.output_paths import result_file
+from intradp_ros.cli.output_paths import result_file, result_folder
 from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.processes import Command
 from intradp_ros.graph.capture import capture
@@ -392,7 +392,7 @@ def main() -> None:
     parser.add_argument('--messages', type=int, default=20_000)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--json', type=result_file, help='write the figures here too')
-    parser.add_argument('--folder', type=Path, help='keep logs here')
+    parser.add_argument('--folder', type=result_folder, help='keep logs here')
     args = parser.parse_args()
     in_own_network()
     with tempfile.TemporaryDirectory() as folder:

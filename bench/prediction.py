@@ -147,7 +147,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--strategies', nargs='+', choices=MODES, default=list(MODES))
     parser.add_argument('--transport', choices=CHOICES, default='udp',
                         help="default %(default)s, as the nodes'")
-    parser.add_argument('--out', type=result_folder, default=Path('out/prediction'))
+    parser.add_argument('--out', type=result_folder, default='out/prediction')
     args = parser.parse_args()
     if args.frames < 1 or args.points < 1 or not 0 < args.low <= args.high:
         parser.error('frames and points must be 1 or more, and 0 < low <= high')

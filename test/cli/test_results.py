@@ -12,6 +12,8 @@ import pytest
 
 from intradp_ros.cli.output_paths import result_file, result_folder, result_picture
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_what_can_be_written_is_taken(tmp_path: Path) -> None:
     (tmp_path / 'old').touch()
@@ -37,12 +39,12 @@ def test_what_cannot_is_refused(tmp_path: Path) -> None:
             read(name)
 
 
-@pytest.mark.parametrize('script', sorted((Path(__file__).parents[2] / 'bench').glob('*.py')),
+@pytest.mark.parametrize('script', sorted((*ROOT.glob('bench/*.py'), *ROOT.glob('tools/*/*.py'))),
                          ids=lambda path: path.stem)
 def test_benchmarks_look_before_they_measure(script: Path) -> None:
     """Who finds no folder for the figures of an hour loses them."""
-    for option in re.findall(r"'--(?:json|plot)', type=.*", script.read_text()):
-        assert re.search(r'type=result_(file|picture)\b', option), option
+    for option in re.findall(r"'--(?:json|plot|out|keep)', type=.*", script.read_text()):
+        assert re.search(r'type=result_(file|folder|picture)\b', option), option
     assert not re.search(r'json\.write_text|savefig', script.read_text())
 
 

@@ -19,6 +19,8 @@ import tempfile
 
 import torch
 
+from intradp_ros.cli.output_paths import result_file
+from intradp_ros.core.atomic_write import write_atomically
 from model_examples.check import check, chosen, Record
 from model_examples.example import Example
 from model_examples.examples import EXAMPLES
@@ -45,7 +47,7 @@ def main() -> int:
     """Run the examples and the refusals."""
     parser = argparse.ArgumentParser(description=(__doc__ or '').strip().splitlines()[0])
     parser.add_argument('--only', nargs='*', default=[], help='parts of names')
-    parser.add_argument('--json', type=Path, help='write the records here too')
+    parser.add_argument('--json', type=result_file, help='write the records here too')
     args = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault('YOLO_CONFIG_DIR', tempfile.gettempdir())
@@ -63,7 +65,7 @@ def main() -> int:
         good = good and refusal.says in reported
         print(f'refused: {refusal.name}: {reported}', flush=True)
     if args.json:
-        args.json.write_text(json.dumps(records, indent=2) + '\n')
+        write_atomically(args.json, json.dumps(records, indent=2) + '\n')
     return 0 if good else 1
 
 

@@ -14,6 +14,8 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from intradp_ros.cli.output_paths import result_folder
+from intradp_ros.core.atomic_write import write_atomically
 from survey.architectures import Architecture, LIST, read_list
 from survey.measure import Record
 from survey.table import markdown, summary
@@ -26,9 +28,9 @@ def main(argv: Sequence[str]) -> int:
     chosen = [a for a in read_list(args.list) if _wanted(a, args.only)]
     limits = Limits(args.timeout, int(args.memory * 2**30), args.jobs)
     records = _with_progress(chosen, args.out, limits, args.resume)
-    args.out.joinpath('zoo.json').write_text(
-        json.dumps({'summary': summary(records), 'architectures': records}, indent=1))
-    args.out.joinpath('zoo.md').write_text(markdown(records))
+    write_atomically(args.out / 'zoo.json', json.dumps(
+        {'summary': summary(records), 'architectures': records}, indent=1))
+    write_atomically(args.out / 'zoo.md', markdown(records))
     Console().print_json(json.dumps(summary(records)))
     return 0 if all(r.get('exact', True) or r.get('undecided') for r in records) else 1
 
@@ -36,7 +38,8 @@ def main(argv: Sequence[str]) -> int:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser('python -m survey', description=__doc__)
     parser.add_argument('--list', type=Path, default=LIST, help='another list of architectures')
-    parser.add_argument('--out', type=Path, default=Path('out/zoo'), help='folder of the results')
+    parser.add_argument('--out', type=result_folder, default='out/zoo',
+                        help='folder of the results')
     parser.add_argument('--only', nargs='+', default=['*'], metavar='NAME',
                         help='names or sources, with * and ? as wild cards')
     parser.add_argument('--jobs', type=int, default=1, help='processes at a time (default 1)')

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 from pathlib import Path
 
+from intradp_ros.core.atomic_write import write_atomically
 from intradp_ros.core.child_end import ChildWatch
 from survey.architectures import Architecture
 from survey.measure import Record, write_record
@@ -55,7 +56,7 @@ def _record(architecture: Architecture, folder: Path, limits: Limits, resume: bo
     if resume and (known := _known(path, line)):
         return known
     record = {**line, **_measured(architecture, path.with_suffix('.part'), limits)}
-    path.write_text(json.dumps(record, indent=1))
+    write_atomically(path, json.dumps(record, indent=1))
     return record
 
 
