@@ -79,7 +79,7 @@ services:
     outputs: {boxes: float32 10x4}
     seconds: {1: 20 ms, 4: 32 ms}
 """
-ASKED, CAPACITY = 225.0, 125.0
+ASKED = 225.0
 
 
 class Mean(nn.Module):

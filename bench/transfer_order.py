@@ -43,7 +43,6 @@ from intradp_ros.graph.operator_graph import OperatorGraph
 from intradp_ros.graph.serialise import save_graph
 from intradp_ros.profiling.profile import OperatorTiming, Profile
 from intradp_ros.runtime.models.model import share_module, SharedModel
-from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.event_simulator import simulate
 from intradp_ros.schedule.stage_cuts import operator_weights
 from intradp_ros.schedule.stage_plan import Member, Stage, StagePlan
@@ -160,7 +159,7 @@ def payload(setting: Setting) -> Topology:
 def predicted(prepared: Prepared, plan: StagePlan, frames: int) -> tuple[float, float]:
     """Return the median seconds of frames alone, and at the camera's rate."""
     split, setting = prepared.model.split, prepared.setting
-    topology, discipline = payload(setting), discipline_of(plan, CHUNK_BYTES)
+    topology, discipline = payload(setting), discipline_of(plan)
     seconds = seconds_by_speed(split, prepared.profile, setting.topology)
     one = stage_tasks(split, plan, seconds, topology)
     many = stage_tasks(split, plan, seconds, topology, frames, setting.interval, INFLIGHT)

@@ -46,7 +46,6 @@ from intradp_ros.core.json_text import read_json
 from intradp_ros.dds.transport_profile import find_transport
 from intradp_ros.profiling.profile import Profile
 from intradp_ros.runtime.models.model import SharedModel
-from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.stage_cuts import parse_stages, plan_of_cuts
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.checks.verify import computed_in, output_error
@@ -129,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
         share = find_transport(TRANSPORT).payload_share if args.nodes else 1.0
         expected = predicted(
             subject.shared.split, plan, seconds, for_payload(topology, share), args.alone,
-            args.frames, inflight, discipline_of(plan, CHUNK_BYTES))
+            args.frames, inflight, discipline_of(plan))
         if args.nodes:
             found, differences = _nodes(args, subject, fleet, plan, profile, own, inflight,
                                         out)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import platform
 
 
-def slow_environment(threads: int = 1) -> dict[str, str]:
+def slow_environment() -> dict[str, str]:
     """Return variables that make PyTorch slow in a process that starts with them."""
     return {
         'ONEDNN_MAX_CPU_ISA': 'SSE41',      # convolutions
         'ATEN_CPU_CAPABILITY': 'default',   # PyTorch's own kernels
-        'OMP_NUM_THREADS': str(threads),
+        'OMP_NUM_THREADS': '1',
     }
 
 

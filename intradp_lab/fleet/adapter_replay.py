@@ -93,7 +93,6 @@ class Played:
     """How a policy went: seconds of each frame, by whom, and what was done."""
 
     latencies: list[float] = field(default_factory=list)
-    finishes: list[float] = field(default_factory=list)
     by_source: int = 0
     switches: list[float] = field(default_factory=list)
     missed: float = 0.0
@@ -275,7 +274,7 @@ class Replay:
                  switches: list[float]) -> Played:
         latencies = [end - start for start, end in zip(starts, finish)]
         most = self.declared.quality.latency
-        return Played(latencies, list(finish), by_source, switches,
+        return Played(latencies, by_source, switches,
                       self._interval * sum(seconds > most * (1 + 1e-9) for seconds in latencies),
                       self._pause(starts, finish, switches))
 

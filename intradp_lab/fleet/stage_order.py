@@ -10,6 +10,7 @@ from dataclasses import replace
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.planning.transfer_order import order_transfers
 from intradp_ros.profiling.profile import Profile
+from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.cost import CostModel
 from intradp_ros.schedule.event_simulator import Chunks, Discipline, FAIR
 from intradp_ros.schedule.stage_plan import StagePlan, Turn
@@ -18,7 +19,7 @@ from intradp_ros.split.local_operator import SplitGraph
 
 
 def with_order(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topology: Topology,
-               frames: int = 8, interval: float = 0.0, inflight: int | None = None) -> StagePlan:
+               frames: int = 8, interval: float = 0.0) -> StagePlan:
     """
     Return a plan with the best order that was found for frames that arrive every `interval` (s).
 
@@ -26,8 +27,7 @@ def with_order(split: SplitGraph, plan: StagePlan, seconds: DeviceSeconds, topol
 
     :raises PlanError, ValueError: as `stage_tasks` does.
     """
-    tasks = stage_tasks(split, replace(plan, order=()), seconds, topology, frames, interval,
-                        inflight)
+    tasks = stage_tasks(split, replace(plan, order=()), seconds, topology, frames, interval)
     found = order_transfers(tasks, topology)
     if found.discipline == FAIR:
         return replace(plan, order=None)
@@ -53,6 +53,6 @@ def seconds_by_speed(split: SplitGraph, profile: Profile, topology: Topology,
     return {name: tuple(s / speeds[name] for s in found) for name, found in seconds.items()}
 
 
-def discipline_of(plan: StagePlan, chunk_bytes: float) -> Discipline:
+def discipline_of(plan: StagePlan) -> Discipline:
     """Return how media serve the transfers of a plan: in its order, or all at once."""
-    return FAIR if plan.order is None else Chunks(chunk_bytes)
+    return FAIR if plan.order is None else Chunks(CHUNK_BYTES)

@@ -31,7 +31,6 @@ from intradp_ros.core.patience import Patience
 from intradp_ros.runtime.models.model import SharedModel
 from intradp_ros.runtime.pipeline.fleet_patience import FleetPatience
 from intradp_ros.runtime.pipeline.fleet_result import FleetResult
-from intradp_ros.runtime.transport.memory_network import CHUNK_BYTES
 from intradp_ros.schedule.stage_plan import StagePlan
 from intradp_ros.split.checks.verify import output_error
 
@@ -113,7 +112,7 @@ def play(scene: FleetScene, plan: StagePlan, inputs: Sequence[Frame],
     lost = asked - sum(answer.outputs is not None for answer in every)
     return PlayedPlan(
         predicted(scene.model.split, plan, scene.seconds, scene.topology, alone, together,
-                  inflight, discipline_of(plan, CHUNK_BYTES)),
+                  inflight, discipline_of(plan)),
         measured, _latencies(stream, len(inputs)), difference(real, wanted), asked, lost,
         sum(not answer.pipelined for answer in every))
 

@@ -191,14 +191,13 @@ def replay(curves: Curves, air: Air, chooser: Chooser, *, until: float | None = 
 
 
 class Oracle:
-    """Knows the rate to come, and takes the schedule of the strategy that is fastest at it."""
+    """Knows the rate to come, and takes the shared schedule that is fastest at it."""
 
-    def __init__(self, curves: Curves, air: Air, book: ScheduleBook,
-                 strategy: str = SHARED) -> None:
+    def __init__(self, curves: Curves, air: Air, book: ScheduleBook) -> None:
         self._curves, self._air = curves, air
         own: dict[object, int] = {}
         for index, entry in enumerate(book.entries):
-            if entry.strategy == strategy:
+            if entry.strategy == SHARED:
                 own.setdefault(entry.partition, index)
         self._schedules = list(own.values())
 

@@ -96,7 +96,7 @@ in this order a model becomes known:
 `intradp COMMAND --help` explains a command, with examples.
 exit status: 0 done, 1 the result is not as it must be, 2 the command cannot be carried out"""
 
-BAD_RESULT, CANNOT = 1, 2
+CANNOT = 2
 #: What argparse says of words rather than of what an argument's value may be.
 _USAGE = ('invalid choice', 'expected ', 'not allowed with', 'ambiguous')
 ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -10,17 +10,15 @@ all peers leave in one order, the most urgent first.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 import math
 from random import Random
 import re
 import threading
 import time
-from typing import Any
 
 from rclpy.context import Context
-from rclpy.parameter import Parameter
 
 from intradp_ros.core.limits import MAX_PEERS
 from intradp_ros.core.shared_key import SharedKey
@@ -69,12 +67,10 @@ class DdsPeers:
 
     def __init__(self, context: Context, fleet: str, name: str, *, namespace: str = '',
                  chunk_bytes: int = LEAST_CHUNK_BYTES,
-                 parameter_overrides: Sequence[Parameter[Any]] = (),
                  key: SharedKey | None = None) -> None:
         self._name, self._fleet = check_name(name), check_name(fleet)
         self._make = partial(DdsChannel, context, namespace=namespace, chunk_bytes=chunk_bytes,
-                             parameter_overrides=parameter_overrides, air=SharedMedium(),
-                             pings=False)
+                             air=SharedMedium(), pings=False)
         self._key = key
         self._channels: dict[str, DdsChannel] = {}
         self._meetings: dict[str, Meeting] = {}

@@ -17,6 +17,7 @@ DELAY_PATIENCE = 5.0
 OWN_DELAY = 0.4e-3
 #: Seconds that plans take a transfer to need beyond its bytes (doc/planning.md says why).
 ASSUMED_OVERHEAD = 0.5e-3
+_STEP, _ENOUGH = 1.5, 20
 
 
 class DelayMeter:
@@ -24,15 +25,15 @@ class DelayMeter:
     Measures the one-way delay by the round trips of small frames.
 
     It is half of the shortest of the last `window` round trips, since others
-    waited behind tensors, or for a processor; the first `enough` of them will
+    waited behind tensors, or for a processor; the first `_ENOUGH` of them will
     do, as nothing is shared before there is a plan.  `delay` is what was
-    assumed times a power of `step`, and moves once it is clearly another.
+    assumed times a power of `_STEP`, and moves once it is clearly another.
     """
 
-    def __init__(self, window: int = 100, step: float = 1.5, enough: int = 20) -> None:
+    def __init__(self, window: int = 100) -> None:
         if window < 1:
             raise ValueError(f'a window must be 1 or more, got {window}')
-        self._steps, self._enough = Steps(step, ASSUMED_DELAY), min(enough, window)
+        self._steps, self._enough = Steps(_STEP, ASSUMED_DELAY), min(_ENOUGH, window)
         self._trips: deque[float] = deque(maxlen=window)
         self._known = False
 

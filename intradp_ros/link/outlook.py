@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+#: Seconds that a link's past has.
+_MEMORY = 60.0
 #: So many past moments are remembered, and so many of the nearest are asked.
 _MOMENTS, _NEAREST = 600, 32
 #: A moment counts fully if its rate is that of now, hardly at the edge of those that are asked,
@@ -53,15 +55,14 @@ def weighted_quantile(values: Floats, weights: Floats, part: float) -> float:
 
 class LinkPast:
     """
-    The rates of the last `memory` seconds before the newest; times are of a steady clock.
+    The rates of the last `_MEMORY` seconds before the newest; times are of a steady clock.
 
     A measurement is of the time since the one before.  At most `_MOMENTS`
     are kept, evenly: what comes faster is added up, and nothing is lost but
     moments to compare with.
     """
 
-    def __init__(self, memory: float = 60.0) -> None:
-        self._memory, self._step = memory, memory / _MOMENTS
+    def __init__(self) -> None:
         self._kept = np.zeros((3, 2 * _MOMENTS))  # times, logarithms, and what was carried until
         self._begin = self._end = 0
 
@@ -76,12 +77,12 @@ class LinkPast:
             return
         now = max(now, times[last])
         until = carried[last] + rate * (now - times[last])
-        close = last > self._begin and times[last] - times[last - 1] < self._step
+        close = last > self._begin and times[last] - times[last - 1] < _MEMORY / _MOMENTS
         if close or now == times[last]:
             times[last], logs[last], carried[last] = now, math.log(rate), until
         else:
             self._append(now, math.log(rate), until)
-        self._begin += int(np.searchsorted(times[self._begin:self._end], now - self._memory))
+        self._begin += int(np.searchsorted(times[self._begin:self._end], now - _MEMORY))
 
     def _append(self, now: float, log: float, carried: float) -> None:
         if self._end == self._kept.shape[1]:
@@ -125,24 +126,25 @@ class LinkPast:
 
 class RateOutlook:
     """
-    Rates as they were seen; `horizon` are the seconds that are remembered.
+    Rates as they were seen in the last seconds.
 
     A plan that just meets its target at the rate of this moment misses it at
-    the next.  So it is judged by the `share`-quantile of what was seen lately;
+    the next.  So it is judged by a low quantile of what was seen lately;
     plans that stand that leave room for the rest.
     """
 
-    def __init__(self, horizon: float = 2.0, share: float = 0.1) -> None:
-        self._horizon, self._share = horizon, share
+    HORIZON, QUANTILE = 2.0, 0.1  # seconds, part of the rates
+
+    def __init__(self) -> None:
         self._seen: deque[tuple[float, float]] = deque()
 
     def saw(self, rate: float, now: float) -> None:
         """Take a rate in bytes per second."""
         self._seen.append((now, rate))
-        while self._seen[0][0] < now - self._horizon:
+        while self._seen[0][0] < now - self.HORIZON:
             self._seen.popleft()
 
     def rate(self, now: float) -> float:
         """Return the rate to plan for; 0 before anything was seen."""
         rates = [rate for _, rate in self._seen]
-        return float(np.quantile(rates, self._share)) if rates else 0.0
+        return float(np.quantile(rates, self.QUANTILE)) if rates else 0.0

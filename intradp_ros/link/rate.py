@@ -29,6 +29,10 @@ _NS = 1_000_000_000
 #: An idle time below this part of a gap is not worth breaking a run for.
 _TOLERANCE = 0.1
 _FEWEST = 3
+#: Nanoseconds of a run, after which another begins, and of runs that are not too old.
+_SEGMENT, _MEMORY = 50_000_000, 400_000_000
+#: Delays of chunks that are remembered.
+_DELAYS = 64
 #: A shorter run with fewer bytes shows delays of single messages, not of the link.
 SHOWS_RATE_BYTES, SHOWS_RATE_NS = 4096, 20_000_000
 #: A gap this many times longer than the rate explains is taken for an interruption.
@@ -57,7 +61,7 @@ class ReceiverRate:
     Times are nanoseconds.  Sending times may be on another clock than
     arrivals, with any offset.  The estimate is the mean over the time that the
     link was busy in the last `horizon` seconds, or in the last three runs of
-    chunks if there are fewer, but of none that ended `memory` seconds before the
+    chunks if there are fewer, but of none that ended `_MEMORY` before the
     newest; runs of a few bytes, or much smaller than the
     largest, are too noisy to take part.  (The largest of the runs would be too high, by the
     noise of their arrivals; a sender may filter so for its window.)  A long horizon
@@ -66,17 +70,14 @@ class ReceiverRate:
     One thread at a time may use it.
     """
 
-    def __init__(self, horizon: float = 0.1, segment: float = 0.05, memory: float = 0.4,
-                 path_memory: int = 64) -> None:
+    def __init__(self, horizon: float = 0.1) -> None:
         self._horizon = int(horizon * _NS)
-        self._memory = int(memory * _NS)
-        self._segment = int(segment * _NS)
         self._runs: deque[_Run] = deque()
         self._current: _Run | None = None
         self._sent = 0
         self._doubted = False
         self._resumed = 0  # when the last interruption ended
-        self._delays: deque[tuple[int, int]] = deque(maxlen=path_memory)
+        self._delays: deque[tuple[int, int]] = deque(maxlen=_DELAYS)
 
     def arrived(self, arrival: int, nbytes: int, sent: int) -> None:
         """Take the arrival of a chunk."""
@@ -101,12 +102,12 @@ class ReceiverRate:
             return
         run.end = arrival
         run.nbytes += nbytes
-        if run.end - run.start >= self._segment:
+        if run.end - run.start >= _SEGMENT:
             self._start_run(arrival)
 
     def rate(self, now: int) -> float:
         """Return the estimate, however old; 0.0 as long as too little came back to back."""
-        since = self._newest - self._memory
+        since = self._newest - _MEMORY
         known = [run for run in self._runs if run.end >= since]
         recent = [run for run in known if run.end >= now - self._horizon]
         runs = recent if len(recent) >= _FEWEST else known[-_FEWEST:]

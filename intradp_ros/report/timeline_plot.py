@@ -202,7 +202,6 @@ def timeline_figure(spans: Sequence[SpanLike], title: str,
     return figure
 
 
-def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str,
-                  since: str = 'the inference began') -> None:
+def draw_timeline(spans: Sequence[SpanLike], path: Path, title: str) -> None:
     """Write `timeline_figure` as a PNG (or what the suffix of `path` says)."""
-    save_picture(timeline_figure(spans, title, since), path)
+    save_picture(timeline_figure(spans, title), path)

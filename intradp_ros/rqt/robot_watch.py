@@ -4,7 +4,6 @@
 """Subscribes to what an inference node publishes, and keeps what is seen of it."""
 from __future__ import annotations
 
-from collections.abc import Callable
 import threading
 import time
 from typing import Any
@@ -37,10 +36,9 @@ class RobotWatch:
     then measure and send it.
     """
 
-    def __init__(self, node: Node, robot: str, clock: Callable[[], float] = time.monotonic,
-                 ) -> None:
+    def __init__(self, node: Node, robot: str) -> None:
         """Subscribe to the topics of `robot`, a fully qualified node name."""
-        self._node, self._clock, self._lock, self._robot = node, clock, threading.Lock(), robot
+        self._node, self._lock, self._robot = node, threading.Lock(), robot
         self._observed = Observed()
         self._timeline: Any = None
         self._newest: Any = None
@@ -70,9 +68,9 @@ class RobotWatch:
         with self._lock:
             if self._newest is not None:  # most are never looked at
                 self._observed.take('InferenceTimeline', f'{self._robot}/timeline',
-                                    plain(self._newest), self._clock())
+                                    plain(self._newest), time.monotonic())
                 self._newest = None
-            sections = self._observed.view({}, self._clock())['sections']
+            sections = self._observed.view({}, time.monotonic())['sections']
         maps = [block for section in sections if section['id'] == 'map'
                 for block in section['blocks']]
         rows = [('robot', f'{what["name"]}, {what["state"]}: {"; ".join(what["lines"])}')
@@ -95,7 +93,7 @@ class RobotWatch:
                 if kind is InferenceTimeline:
                     self._newest = message
                 else:
-                    self._observed.take(kind.__name__, topic, plain(message), self._clock())
+                    self._observed.take(kind.__name__, topic, plain(message), time.monotonic())
 
         # Who spins waits for a subscription's events, too, and ends with an error when these
         # are destroyed at a wrong moment (rclpy 9): without events there is no such moment.

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-import math
 
 from intradp_ros.cluster.topology import Topology
 from intradp_ros.schedule.cost import CostModel
@@ -41,11 +40,6 @@ class StageTasks:
         """Return the seconds of each frame from when it was due to its last result."""
         return tuple(float(found.finish[end]) - self.graph.release.get(arrival, 0.0)
                      for arrival, end in zip(self.arrivals, self.ends))
-
-    def throughput(self, found: Simulation) -> float:
-        """Return frames per second between the ends of the first frame and the last."""
-        first, last = (float(found.finish[self.ends[k]]) for k in (0, -1))
-        return (len(self.ends) - 1) / (last - first) if last > first else math.inf
 
 
 def whole_seconds(cost: CostModel) -> dict[str, tuple[float, ...]]:

@@ -4,7 +4,7 @@
 """Whether the middleware took the transport's profile, as the own announcement says."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 import os
 
@@ -18,15 +18,14 @@ _PATIENCE = 1.0
 
 
 @contextmanager
-def listening_for_profile(environment: Mapping[str, str] = os.environ,
-                          ) -> Iterator[Listening | None]:
+def listening_for_profile() -> Iterator[Listening | None]:
     """Listen while a node is made; yield None where there is no profile, or nothing to hear."""
-    limited = environment.get('ROS_AUTOMATIC_DISCOVERY_RANGE') in ('LOCALHOST', 'OFF')
-    if limited or not transport_in_use(environment).profile:
+    limited = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') in ('LOCALHOST', 'OFF')
+    if limited or not transport_in_use().profile:
         yield None
         return
     try:
-        listening = Listening(int(environment.get('ROS_DOMAIN_ID') or 0))
+        listening = Listening(int(os.environ.get('ROS_DOMAIN_ID') or 0))
     except (OSError, OverflowError, ValueError):
         yield None
         return

@@ -199,9 +199,9 @@ def _condition(places: list[RolePlace], speed: float) -> Condition:
                      None if math.isnan(battery) else battery, speed)
 
 
-def battery_level(folder: Path = _SUPPLY) -> float:
+def battery_level() -> float:
     """Return the charge of this machine's battery as a share, nan without one."""
-    for path in sorted(folder.glob('*/capacity')):
+    for path in sorted(_SUPPLY.glob('*/capacity')):
         try:
             return float(path.read_text()) / 100
         except (OSError, ValueError):

@@ -4,7 +4,7 @@
 """What a robot's node reports: events, counts, and figures for Prometheus."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import threading
 import time
 
@@ -22,9 +22,9 @@ _SECONDS = (.005, .01, .02, .05, .1, .2, .5, 1., 2., 5.)
 class Monitor:
     """Publishes changes on ``~/events`` and counts; may be given them in several threads."""
 
-    def __init__(self, node: ManagedNode, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, node: ManagedNode) -> None:
         """Open the topic."""
-        self._node, self._clock, self._lock = node, clock, threading.Lock()
+        self._node, self._lock = node, threading.Lock()
         self._changes = SharingChanges()
         self._sent = self._received = 0
         self._events = node.publish_on(SharingEvent, '~/events', LATCHED)
@@ -42,7 +42,7 @@ class Monitor:
     def inferred(self, stats: InferenceStats) -> None:
         """Report an inference that has ended."""
         with self._lock:
-            changes = self._changes.inferred(stats, self._clock())
+            changes = self._changes.inferred(stats, time.monotonic())
             self._sent += stats.bytes_up
             self._received += stats.bytes_down
             totals = {**self._changes.counts, 'sent_bytes': self._sent,

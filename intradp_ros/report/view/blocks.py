@@ -19,7 +19,7 @@ from intradp_ros.report.spans import length
 Block = dict[str, Any]
 Point = Sequence[Any]
 Column = str | Callable[[Mapping[str, Any]], str]
-MAX_TEXT = 300
+MAX_TEXT, MOST_SPANS = 300, 4000
 #: How well something is.
 WELL, WARNS, OUT = 'well', 'warns', 'out'
 
@@ -181,17 +181,16 @@ def frames(caption: str, parts: Mapping[str, str], rows: Sequence[Mapping[str, A
             'rows': list(rows), 'parts': [*map(list, parts.items())]} if rows else None
 
 
-def gantt(caption: str, spans: Sequence[Sequence[Any]], unit: str = 'ms',
-          known: Mapping[str, str] = LANES, most: int = 4000) -> Block | None:
+def gantt(caption: str, spans: Sequence[Sequence[Any]], unit: str = 'ms') -> Block | None:
     """Return a timeline of spans: lane, kind, name, start and stop (in `unit`)."""
-    kept = [[cut(s[0], 60), cut(s[1], 20), cut(s[2], 120), s[3], s[4]] for s in spans[:most]
+    kept = [[cut(s[0], 60), cut(s[1], 20), cut(s[2], 120), s[3], s[4]] for s in spans[:MOST_SPANS]
             if number(s[3]) is not None and number(s[4]) is not None and s[3] <= s[4]]
     if not kept:
         return None
     lanes = list(dict.fromkeys(s[0] for s in kept))
-    lanes.sort(key=lambda lane: list(known).index(lane) if lane in known else len(known))
+    lanes.sort(key=lambda lane: list(LANES).index(lane) if lane in LANES else len(LANES))
     return {'kind': 'gantt', 'caption': caption, 'unit': unit, 'spans': kept,
-            'lanes': list(colours(lanes, known).items())}
+            'lanes': list(colours(lanes, LANES).items())}
 
 
 def bottleneck(spans: Sequence[Sequence[Any]]) -> str:

@@ -44,14 +44,12 @@ class State:
         with self._lock:
             return {name: tuple(sorted(tags)) for name, tags in self._tensors.items() if tags}
 
-    def drop_before(self, tag: int, name: str | None = None) -> None:
-        """Forget tensors of lower tags, of one name or of all."""
+    def drop(self, name: str) -> None:
+        """Forget the tensors of a name."""
         with self._lock:
-            for key in self._tensors if name is None else (name,):
-                kept = self._tensors.get(key, {})
-                self._tensors[key] = {t: x for t, x in kept.items() if t >= tag}
+            self._tensors.pop(name, None)
             self._digests = {digest: at for digest, at in self._digests.items()
-                             if at[1] in self._tensors.get(at[0], ())}
+                             if at[0] != name}
 
     def digest(self, name: str, tag: int) -> tuple[str, torch.Tensor] | None:
         """Return the SHA-256 of a tensor's bytes, and the tensor; takes as long as hashing it."""

@@ -50,16 +50,6 @@ class Region(NamedTuple):
         start = max(self.start, other.start)
         return Region(start, max(start, min(self.stop, other.stop)))
 
-    def minus(self, other: Region) -> tuple[Region, ...]:
-        """Return the rows that are not in `other`, as at most two regions in order."""
-        if not self:
-            return ()
-        cut = self.intersect(other)
-        if not cut:
-            return (self,)
-        parts = (Region(self.start, cut.start), Region(cut.stop, self.stop))
-        return tuple(part for part in parts if part)
-
 
 EMPTY = Region(0, 0)
 

@@ -15,7 +15,7 @@ from intradp_ros.split.regions.region import Region
 from intradp_ros.split.regions.sliding_window import Window
 from intradp_ros.split.rules.transposed_convolution import split_transposed
 
-_BATCH, _CHANNEL = -2, -1  # as spatial dimensions count from 0
+_BATCH = -2  # as spatial dimensions count from 0
 #: Multiplications that take no longer than the copy of an element.
 COPY_MULTIPLICATIONS = 8
 

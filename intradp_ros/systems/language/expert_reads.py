@@ -38,10 +38,9 @@ def turns_of(manifest: Manifest, slot: Sequence[int]) -> int:
     return len(slot) if len({manifest.blocks[block].nbytes for block in slot}) == 1 else 0
 
 
-def round_bytes(plan: SegmentPlan, manifest: Manifest, device: str, lanes: int = 1,
-                tokens: int = 1) -> float:
+def round_bytes(plan: SegmentPlan, manifest: Manifest, device: str, lanes: int = 1) -> float:
     """Return the bytes that a device is expected to read from its disk in a round."""
-    part = {turns: sum(part_read(manifest, turns, lane, lanes, tokens) for lane in range(lanes))
+    part = {turns: sum(part_read(manifest, turns, lane, lanes) for lane in range(lanes))
             for turns in range(len(manifest.blocks) + 1)}
     return sum(file.nbytes - file.expert_bytes * (1 - part[turns_of(manifest, slot)])
                for slot in plan.slots.get(device, ()) if len(slot) > 1

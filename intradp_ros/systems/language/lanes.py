@@ -9,8 +9,8 @@ import struct
 
 #: Tokens of a page of keys and values.
 PAGE = 16
-#: Parts of a lane, tokens of a part, runs of pages of a part, number of a page.
-MAX_PARTS, MAX_COUNT, MAX_RUNS, MAX_PAGES = 256, 1 << 16, 1 << 16, 1 << 24
+#: Parts of a lane, tokens and pages of a part, number of a page.
+MAX_PARTS, MAX_COUNT, MAX_PAGES = 256, 1 << 16, 1 << 24
 _PART = struct.Struct('<IIHB')
 _RUN = struct.Struct('<II')
 

@@ -72,19 +72,18 @@ class LocalLanguage:
 
     def __init__(self, costs: LanguageCosts, head: str, planner: Planner,
                  stores: Mapping[str, BlobStore], options: LanguageOptions = LanguageOptions(), *,
-                 times: CoordinatorTimes = CoordinatorTimes(), gathering: float = 5.0,
-                 computes_on: Mapping[str, KernelDevice] = MappingProxyType({}),
-                 log: Callable[[str], None] = lambda text: None) -> None:
+                 times: CoordinatorTimes = CoordinatorTimes(),
+                 computes_on: Mapping[str, KernelDevice] = MappingProxyType({})) -> None:
         self.costs, self.head_name = costs, head
         self.network = MemoryNetwork(costs.topology)
         self._options = replace(options, names={
             costs.manifest.digest: costs.manifest.name, **options.names})
-        self._stores, self._times, self._log = stores, times, log
+        self._stores, self._times = stores, times
         self._computes_on = computes_on
         self.roles: dict[str, LanguageRole] = {}
         self.memory: dict[str, float] = {}  # bytes for plans that a device has now; 0: no limit
-        self.coordinator = FleetCoordinator(self.network.join(COORDINATOR), planner, log,
-                                            times=times, gathering=gathering)
+        self.coordinator = FleetCoordinator(self.network.join(COORDINATOR), planner,
+                                            lambda text: None, times=times, gathering=5.0)
         self.devices = {name: self._device(name) for name in costs.topology.names}
         self.coordinator.expect(costs.topology.names)
 
@@ -139,7 +138,7 @@ class LocalLanguage:
             return made
 
         self.memory.setdefault(name, 0.0)
-        return FleetMember(self.network.channel(name), (role,), self._log,
+        return FleetMember(self.network.channel(name), (role,), lambda text: None,
                            coordinators=(COORDINATOR,), heartbeat=self._times.members.heartbeat,
                            condition=lambda: Condition(self.memory[name]),
                            weights=WeightPolicy(store=store))

@@ -109,9 +109,9 @@ class Stored:
             self.shape)
 
 
-def _halves(blocks: Tensor, first: int, count: int = 1) -> Tensor:
-    """Return numbers in float16 that begin at a byte of each block (blocks x count)."""
-    return blocks[:, first:first + 2 * count].contiguous().view(torch.float16).float()
+def _halves(blocks: Tensor, first: int) -> Tensor:
+    """Return the number in float16 that begins at a byte of each block (blocks x 1)."""
+    return blocks[:, first:first + 2].contiguous().view(torch.float16).float()
 
 
 def _bits(data: Tensor, width: int, each: int) -> Tensor:

@@ -142,12 +142,11 @@ class ProcessExecutor(RemoteExecutor):
     """A process that loads the given services in order and runs their batches."""
 
     def __init__(self, number: int, services: Mapping[int, Service], listener: Listener, *,
-                 threads: int = 1, device: str = 'cpu', log: Path | None = None,
-                 prefix: Sequence[str] = ()) -> None:
-        """Start it; `prefix` are words before its command line."""
+                 threads: int = 1, device: str = 'cpu', log: Path | None = None) -> None:
+        """Start it."""
         super().__init__(number, services, listener)
         self._child = ChildProcess(f'executor{number}', EXECUTOR_MODULE, [f'executor{number}'],
-                                   self._heard, self._gone, log=log, prefix=prefix)
+                                   self._heard, self._gone, log=log)
         self._child.send(json_message(threads=threads, device=device))
         for k, service in services.items():
             self._child.send(json_message(**service.order(k)))

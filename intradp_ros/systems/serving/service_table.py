@@ -73,15 +73,15 @@ def measured(times: Sequence[float]) -> tuple[float, float]:
     return seconds, 1.5 * statistics.median(abs(t - seconds) for t in times)
 
 
-def learnt(table: ServiceTable, b: int, seconds: float, newest: float = NEWEST) -> ServiceTable:
+def learnt(table: ServiceTable, b: int, seconds: float) -> ServiceTable:
     """Return a table that has seen another batch of b rows; a time that is not one is left out."""
     if not 0 < seconds < math.inf:
         return table
     mean, spread = table.seconds[b - 1], table.spread[b - 1]
     most = FARTHEST * (spread + LEAST_SPREAD * mean)
     apart = min(most, max(-most, seconds - mean))
-    variance = (1 - newest) * (spread * spread + newest * apart * apart)
-    return replace(table, seconds=_changed(table.seconds, b, mean + newest * apart),
+    variance = (1 - NEWEST) * (spread * spread + NEWEST * apart * apart)
+    return replace(table, seconds=_changed(table.seconds, b, mean + NEWEST * apart),
                    spread=_changed(table.spread, b, math.sqrt(variance)))
 
 

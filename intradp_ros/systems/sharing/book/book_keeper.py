@@ -29,13 +29,13 @@ class BookKeeper:
     are again, in milliseconds.  If that moves a prediction, a process of
     little weight looks whether a book made anew would win something, and
     makes it or returns the one that there is with what its schedules take
-    now; at most every `pause` seconds.  `poll` is to be called now and then,
+    now; at most every `PAUSE` seconds.  `poll` is to be called now and then,
     all from one thread.  `made` counts the books that were searched for.
     """
 
-    def __init__(self, log: Log, folder: Path | None = None, pause: float = PAUSE) -> None:
+    def __init__(self, log: Log, folder: Path | None = None) -> None:
         self.made = 0
-        self._log, self._folder, self._pause = log, folder, pause
+        self._log, self._folder = log, folder
         self._wanted: PlanRequest | None = None
         self._moved: float | None = None  # by which it moves predictions, once that is known
         self._process: PlanProcess | None = None
@@ -69,7 +69,7 @@ class BookKeeper:
         self._process = PlanProcess(request, self._folder,
                                     former=None if other_kind else self._original)
         self._wanted = self._moved = None
-        self._next = time.monotonic() + self._pause if self._newest else -math.inf
+        self._next = time.monotonic() + PAUSE if self._newest else -math.inf
 
     def close(self) -> None:
         """Stop what is at work."""

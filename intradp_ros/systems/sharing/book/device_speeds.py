@@ -21,15 +21,15 @@ class DeviceSpeeds:
     """
     Factors of both devices, from what their compute took in the last inferences.
 
-    A factor is the median of the last `window` ones, so it follows a device
+    A factor is the median of the last five ones, so it follows a device
     that changes within three; where a device was not seen to compute for
     long, its factor's logarithm goes to 0 with a half-life of `forget`
     seconds: what was given up gets another chance.  Thread-safe.
     """
 
-    def __init__(self, window: int = 5, forget: float = 30.0) -> None:
+    def __init__(self, forget: float = 30.0) -> None:
         #: When, and the logarithm of a factor.
-        self._seen = {side: deque[tuple[float, float]](maxlen=window) for side in SIDES}
+        self._seen = {side: deque[tuple[float, float]](maxlen=5) for side in SIDES}
         self._forget, self._lock = forget, threading.Lock()
 
     def note(self, side: str, measured: float, profiled: float, whole: float, now: float) -> None:

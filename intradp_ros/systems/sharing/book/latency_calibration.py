@@ -13,6 +13,8 @@ import math
 WORTH = 0.95
 #: That predictions hold counts as so many inferences that showed it.
 _TRUSTED = 2.0
+#: Of so many inferences factors are the median.
+_WINDOW = 7
 #: Of so many schedules and kinds of them is known what they took.
 _MOST = 256
 
@@ -21,21 +23,21 @@ class LatencyCalibration:
     """
     Factors between measured and predicted latency, by schedule or kind of schedules.
 
-    A factor is the weighted median of the last `window` inferences and of what
+    A factor is the weighted median of the last `_WINDOW` inferences and of what
     was thought before, which counts as `_TRUSTED` of them.  An inference counts
     half after every `half_life` seconds: what was given up for what it took
     gets another chance, by and by, and keeps it if it takes less then.
     """
 
-    def __init__(self, window: int = 7, half_life: float = 30.0) -> None:
-        self._window, self._half_life = window, half_life
+    def __init__(self, half_life: float = 30.0) -> None:
+        self._half_life = half_life
         self._seen: dict[Hashable, deque[tuple[float, float]]] = {}  # ratio and when
 
     def note(self, schedule: Hashable, latency: float, predicted: float, now: float) -> None:
         """Take one inference's seconds; what has no prediction teaches nothing."""
         if not (0 < predicted < math.inf and 0 < latency < math.inf):
             return
-        seen = self._seen.pop(schedule, None) or deque(maxlen=self._window)
+        seen = self._seen.pop(schedule, None) or deque(maxlen=_WINDOW)
         seen.append((latency / predicted, now))
         self._seen[schedule] = seen  # the last one now
         while len(self._seen) > _MOST:

@@ -109,16 +109,14 @@ def search_at(setting: PlanningProblem, known: Sequence[Partition],
 
 
 def make_book(cost: CostModel, digest: str, *, grid: Sequence[float] | None = None,
-              delay: float = 0.0, overhead: float = 0.0, seed: int = 0, lossy: str = '',
-              progress: Progress | None = None) -> ScheduleBook:
+              delay: float = 0.0, overhead: float = 0.0, lossy: str = '') -> ScheduleBook:
     """
     Make the book of least latencies for a grid of bandwidths, in this process.
 
-    `progress` is called with points done and points in all; `lossy` is a
-    lossy encoding that the user allows.
+    `lossy` is a lossy encoding that the user allows.
     """
-    setting = PlanningProblem(cost, delay, overhead, aim=Aim(seed=seed, lossy=lossy))
-    return book_of(setting, digest, grid or bandwidth_grid(), progress=progress)
+    setting = PlanningProblem(cost, delay, overhead, aim=Aim(lossy=lossy))
+    return book_of(setting, digest, grid or bandwidth_grid())
 
 
 def book_of(setting: PlanningProblem, digest: str, grid: Sequence[float], *, extra: int = 0,

@@ -34,6 +34,8 @@ from intradp_ros.systems.sharing.book.plan_from_profiles import book_from_profil
 
 #: Part of a core's time that planning takes while inferences go on by another book.
 SHARE = 0.1
+#: Seconds of a processor after which it rests.
+_STRETCH = 0.02
 #: Seconds of a processor, and bytes of data, that each process of a job may take.  Real models
 #: need a few minutes and 1 GB at most; one that a stranger invented would keep a planner for days.
 MAX_SECONDS, MAX_BYTES = 1800, 6 << 30
@@ -111,18 +113,18 @@ def give_way(pid: int, again: bool) -> None:
 
 
 @contextmanager
-def limited(share: float, stretch: float = 0.02) -> Iterator[None]:
+def limited(share: float) -> Iterator[None]:
     """
     Compute for no more than `share` of the time of one core.
 
-    Its main thread rests after every `stretch` seconds of processor time: even
+    Its main thread rests after every `_STRETCH` seconds of processor time: even
     on a core that is free, caches, memory and the core's other half are not.
     """
     def rest(*_: object) -> None:
-        time.sleep(stretch * (1 / share - 1))
+        time.sleep(_STRETCH * (1 / share - 1))
 
     signal.signal(signal.SIGPROF, rest)
-    signal.setitimer(signal.ITIMER_PROF, stretch, stretch)
+    signal.setitimer(signal.ITIMER_PROF, _STRETCH, _STRETCH)
     try:
         yield
     finally:  # else it would end the process that no longer takes it

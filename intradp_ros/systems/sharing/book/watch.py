@@ -28,19 +28,19 @@ class DriftWatch:
     Tells when a device has become lastingly slower or faster than its profile.
 
     `changed` is called with the profile as it is now, on the thread that
-    runs inferences, at most every `pause` seconds.  Sessions may share it.
+    runs inferences, at most every `PAUSE` seconds.  Sessions may share it.
 
     :raises ValueError: if the profile was measured on another graph.
     """
 
     def __init__(self, split: SplitGraph, profile: Profile, changed: Callable[[Profile], None],
-                 meter: DriftMeter | None = None, pause: float = PAUSE) -> None:
+                 meter: DriftMeter | None = None) -> None:
         if len(profile.timings) != len(split.operators) or profile.axis != split.axis:
             raise ValueError('the profile was measured on another graph or split axis')
         self._profile, self._changed = profile, changed
         self._meter = meter or DriftMeter()
         self._adding = threading.Lock()
-        self._pause, self._silent_until = pause, float('-inf')
+        self._silent_until = float('-inf')
         self._tables = [timing.table(op.rows) * profile.scale
                         for timing, op in zip(profile.timings, split.operators)]
 
@@ -85,7 +85,7 @@ class DriftWatch:
         with self._adding:
             factor = self._meter.add(measured, expected)
             if factor is not None:
-                self._silent_until = time.monotonic() + self._pause
+                self._silent_until = time.monotonic() + PAUSE
         if factor is not None:
             self._changed(slowed(self._profile, factor))
 
@@ -95,13 +95,12 @@ class DelayWatch:
     Tells the link's delay once it is known, and when it has clearly become another.
 
     `changed` is called with the seconds one way, on the thread that receives,
-    at most every `pause` seconds.
+    at most every `PAUSE` seconds.
     """
 
-    def __init__(self, changed: Callable[[float], None], meter: DelayMeter | None = None,
-                 pause: float = PAUSE) -> None:
+    def __init__(self, changed: Callable[[float], None], meter: DelayMeter | None = None) -> None:
         self._changed, self._meter = changed, meter or DelayMeter()
-        self._pause, self._silent_until = pause, float('-inf')
+        self._silent_until = float('-inf')
 
     def answered(self, round_trip: float) -> None:
         """Take the seconds until a ping was answered."""
@@ -110,5 +109,5 @@ class DelayWatch:
             return
         delay = self._meter.add(round_trip)
         if delay is not None:
-            self._silent_until = now + self._pause
+            self._silent_until = now + PAUSE
             self._changed(delay)

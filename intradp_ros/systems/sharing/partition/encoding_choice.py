@@ -4,7 +4,6 @@
 """Choosing the encoding in which each value crosses a link, by measured ratios and speeds."""
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from intradp_ros.schedule.cost import CostModel, LinkModel, WireCost
@@ -18,8 +17,7 @@ from intradp_ros.wire.codecs.names import LOSSLESS, NONE
 GAIN = 0.02
 
 
-def best_encodings(cost: CostModel, link: LinkModel, lossy: str = '',
-                   names: Iterable[str] = LOSSLESS) -> Encodings:
+def best_encodings(cost: CostModel, link: LinkModel, lossy: str = '') -> Encodings:
     """
     Choose for each value the encoding in which its bytes cross fastest.
 
@@ -30,9 +28,8 @@ def best_encodings(cost: CostModel, link: LinkModel, lossy: str = '',
     :param cost, link: what encodings do to values, and the rates at which bytes cross.
     :param lossy: a lossy encoding that the user allows; it is preferred for every value that it
         makes faster than the lossless ones do.
-    :param names: the encodings to choose from.
     """
-    allowed = {*names, lossy} - {''}
+    allowed = {*LOSSLESS, lossy} - {''}
     best: dict[int, tuple[float, str]] = {}
     plain = _seconds(WireCost(), link) * (1 - GAIN)
     for (value, name), wire in sorted(cost.wire.items()):

@@ -32,7 +32,6 @@ from intradp_ros.systems.training.run.snapshots import (
     pack,
     pieces_of,
     Snapshots,
-    TOGETHER,
     TornError,
     TRAINER,
     unpack,
@@ -184,7 +183,7 @@ class LayerTraffic:
 
     def _pieces(self, layers: Sequence[int]) -> list[list[int]]:
         """Return layers in pieces that are packed at once: a copy of all would take as much."""
-        return pieces_of(layers, [self._sizes[k] for k in layers], TOGETHER)
+        return pieces_of(layers, [self._sizes[k] for k in layers])
 
     def _given(self, tag: int, layer: int, given: Mapping[int, str]) -> dict[str, torch.Tensor]:
         """Return a layer of the trainer's checkpoint."""

@@ -21,8 +21,8 @@ from torch._C._distributed_c10d import Store
 
 from intradp_ros.cluster.plan_id import PlanId
 
-#: Characters of a value and a key, and values of a plan that are kept.
-MOST_VALUE, MOST_KEY, MOST_VALUES = 4096, 256, 1 << 12
+#: Characters of a value, and values of a plan that are kept.
+MOST_VALUE, MOST_VALUES = 4096, 1 << 12
 Place = tuple[str, int]
 
 

@@ -29,7 +29,7 @@ from intradp_ros.systems.training.plan.stage_actions import Action, device_actio
 from intradp_ros.systems.training.plan.training_plan import TrainingPlan, TrainingStage
 from intradp_ros.systems.training.run.layer_traffic import LayerTraffic, TrainingDevice
 from intradp_ros.systems.training.run.round_groups import GroupError, join_group, RoundGroup
-from intradp_ros.systems.training.run.snapshots import Move, pieces_of, TOGETHER
+from intradp_ros.systems.training.run.snapshots import Move, pieces_of
 from intradp_ros.systems.training.run.stage_runner import by_layer, squares, StageRunner
 from intradp_ros.systems.training.run.validation import Validation
 
@@ -444,7 +444,7 @@ class PlanRun:
         for dtype in dict.fromkeys(x.dtype for x in tensors):
             parameters = [p for p in self.stage.parameters.values() if p.dtype == dtype]
             tables = [table for table in statistics.values() if table.dtype == dtype]
-            for some in pieces_of(parameters, [p.nbytes for p in parameters], TOGETHER):
+            for some in pieces_of(parameters, [p.nbytes for p in parameters]):
                 self._sum_piece(some, tables, dtype)
                 tables = []
             if tables:

@@ -55,14 +55,13 @@ class Snapshots:
         return {tag: sorted(layers.copy()) for tag, layers in list(self.kept.items())}
 
 
-def pieces_of(all_of: Sequence[Piece], sizes: Sequence[int | float], most: float,
-              ) -> list[list[Piece]]:
-    """Return what is given in pieces of at most so many bytes, or of one, in its order."""
+def pieces_of(all_of: Sequence[Piece], sizes: Sequence[int | float]) -> list[list[Piece]]:
+    """Return what is given in pieces of at most `TOGETHER` bytes, or of one, in its order."""
     found, left = list[list[Piece]](), 0.0
     for one, size in zip(all_of, sizes, strict=True):
         if not found or size > left:
             found.append([])
-            left = most
+            left = TOGETHER
         found[-1].append(one)
         left -= size
     return found

@@ -436,10 +436,10 @@ class TrainingRole(Role):
         session = self._plans.get(self._used)
         name = '' if session is None or session.training in self._over else state_name(session)
         if self._shown and self._shown != name:
-            self.state.drop_before(1 << 60, self._shown)
+            self.state.drop(self._shown)
         self._shown = name
         if name:
-            self.state.drop_before(1 << 60, name)
+            self.state.drop(name)
             self.state.put(name, tag or 0, torch.empty(0))
 
 

@@ -24,7 +24,6 @@ from intradp_ros.systems.training.run.snapshots import (
     most_bytes,
     pack,
     pieces_of,
-    TOGETHER,
     TRAINER,
     unpack,
 )
@@ -238,7 +237,7 @@ class Trainer:
             raise TrainingError(f'devices left with weights of which nobody else has the newest: '
                                 f'{error.args[0]}') from None
         pieces = [(name, piece) for name, has in holders.items()
-                  for piece in pieces_of(has, [commit.sizes[k] for k in has], TOGETHER)]
+                  for piece in pieces_of(has, [commit.sizes[k] for k in has])]
         for name, layers in pieces:
             key = f'collect/{commit.number.epoch}/{layers[0]}/{secrets.token_hex(8)}'
             self.exchange.expect(key, most_bytes(commit.sizes))
