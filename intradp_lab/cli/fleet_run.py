@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan_of_file(path: Path) -> StagePlan:
-    """Read a plan of stages; ValueError if the file is none."""
+    """Read a plan of stages; ValueError if the file is not one."""
     try:
         return StagePlan.from_json(read_json(path))
     except ValueError as error:

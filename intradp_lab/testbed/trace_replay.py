@@ -85,7 +85,7 @@ class Curves:
         return self.late_by(expected, patience)
 
     def late_by(self, predicted: float, patience: PatiencePolicy) -> LateThreshold:
-        """Return from when on an inference is late of which so many seconds were predicted."""
+        """Return when an inference becomes late that was predicted to take some seconds."""
         return patience.lateness(clamped_prediction(predicted, self.alone, faster=True),
                                  self.alone)
 
@@ -104,7 +104,7 @@ class Curves:
 
 
 class Air:
-    """A trace that begins anew when it has ended."""
+    """A trace that begins again when it has ended."""
 
     def __init__(self, trace: LinkTrace) -> None:
         self.duration = trace.duration
@@ -113,12 +113,12 @@ class Air:
             [[0.0], np.cumsum(np.diff(self._times) * np.array(trace.mbps))])
 
     def mean(self, start: float, seconds: Floats) -> Floats:
-        """Return the mean rates (Mbit/s) of the time from `start` on, for so many seconds."""
+        """Return the mean rates (Mbit/s) of some seconds from `start` on."""
         found: Floats = (self._until(start + seconds) - self._until(np.array(start))) / seconds
         return found
 
     def carried_by(self, start: float, mbit: float) -> float:
-        """Return when so many Mbit are across that began to cross at `start`."""
+        """Return when the last of some Mbit has crossed that began to cross at `start`."""
         times, rest = divmod(float(self._until(np.array(start))) + mbit, self._carried[-1])
         found = times * self.duration + np.interp(rest, self._carried, self._times)
         return max(start, float(found))

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def schema_object(text: str) -> object:
-    """Return the JSON object of a schema; ValueError if it is none."""
+    """Return the JSON object of a schema; ValueError if it is not one."""
     found = parse_json(text or '{}')
     if not isinstance(found, dict):
         raise ValueError(f'is a {type(found).__name__}, not a JSON object')

@@ -88,7 +88,7 @@ def _lenient_cache(function: FunctionType) -> Any:
     def load_what_is_whole(signature: Any, target: Any) -> Any:
         try:
             return load(signature, target)
-        except Exception:  # noqa: BLE001 - whatever comes of bytes that are no code
+        except Exception:  # noqa: BLE001 - whatever bytes that are not code lead to
             with suppress(Exception):
                 kept.flush()
             return None

@@ -67,7 +67,7 @@ class Command:
         return ChildWatch(memory_group(self.groups))
 
 
-#: What is said where there is no working directory.
+#: The message where the working directory does not exist.
 NO_DIRECTORY = 'the working directory is not there any more: change to one that is'
 
 
@@ -78,7 +78,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def limit_memory(more: int) -> None:
-    """Let this process take so many bytes more than it has."""
+    """Limit this process to the memory that it has and `more` bytes."""
     most = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize() + more
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
@@ -102,7 +102,7 @@ class OutputError(OSError):
 
 
 class _Standard(io.FileIO):
-    """Standard output or error; what it does not take is dropped, if it is no result."""
+    """Standard output or error; what it does not take is dropped unless it is a result."""
 
     def __init__(self, number: int, results: bool) -> None:
         super().__init__(number, 'w', closefd=False)

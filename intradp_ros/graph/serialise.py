@@ -180,7 +180,7 @@ def _dump(document: Json) -> str:
 
 
 def parse_document(text: str) -> Any:
-    """Return what a JSON text says; GraphFormatError if it is none, or an ambiguous one."""
+    """Return what a JSON text says; GraphFormatError if it is not JSON, or ambiguous."""
     try:
         return parse_json(text, None, constant=_refuse)
     except GraphFormatError:

@@ -377,7 +377,7 @@ def _from_ultralytics(path: str) -> Found:
     return Found(model, card, len(names), (1, 3, 640, 640))
 
 
-#: What averaging and counting of operations leave beside weights.
+#: What averaging and counting of operations leave in addition to weights.
 _COUNTS = ('n_averaged', 'total_ops', 'total_params')
 
 

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-#: Seconds that a link's past has.
+#: Seconds for which rates are remembered.
 _MEMORY = 60.0
-#: So many past moments are remembered, and so many of the nearest are asked.
+#: How many past moments are remembered, and how many of the nearest are looked at.
 _MOMENTS, _NEAREST = 600, 32
 #: A moment counts fully if its rate is that of now, hardly at the edge of those that are asked,
 #: which is at least this far away (in the logarithm).
 _EDGE, _LEAST = 0.1, 0.05
-#: What is thought of a link of which nothing is known counts as so many moments: a spread of 0.2
+#: What is assumed of an unknown link counts as this many moments: a spread of 0.2
 #: of the logarithm around the expected rate (Gauss-Hermite, three points).
 _THOUGHT = 4.0
 _STEPS = np.exp(0.2 * math.sqrt(3) * np.array([-1.0, 0.0, 1.0]))

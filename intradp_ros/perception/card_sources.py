@@ -47,7 +47,7 @@ def find_card(spec: ModelSpec, path: str = '') -> ModelCard | None:
 
 
 def read_card(path: Path) -> ModelCard:
-    """Return the card of a JSON file; CardError if it is none."""
+    """Return the card of a JSON file; CardError if it is not one."""
     try:
         with open_to_read(path) as file:
             return card_from_json(file.read(LARGEST_CARD + 1).decode())

@@ -141,7 +141,7 @@ def _of_line(text: str, mark: str = ',') -> list[str]:
 
 
 def _of_table(lines: Sequence[str], where: str, is_table: bool) -> list[str] | None:
-    """Return the names of a table with columns; None if the lines are none."""
+    """Return the names of a table with columns; None if the lines are not one."""
     filled = [line for line in lines if line.strip()]
     for mark in (',', ';', '\t', '|', ':'):
         rows = [[_plain(cell) for cell in row]

@@ -30,7 +30,7 @@ from intradp_ros.web.docks import BEAT, MAX_MESSAGE, PATH, SILENCE
 from intradp_ros.web.loop_thread import LoopThread
 
 _LOG = logging.getLogger(__name__)
-#: Seconds between attempts to dock, and before a process that died is started anew.
+#: Seconds between attempts to dock, and before a process that died is restarted.
 ATTEMPT, AGAIN = 2.0, 5.0
 
 
@@ -101,9 +101,9 @@ class Docking:
         if not self._closing.is_set():
             _LOG.error('the process that computes %s; another is started', why)
             with suppress(RuntimeError):  # it is closed meanwhile
-                self._loading = self._loop.begin(self._anew())
+                self._loading = self._loop.begin(self._restart())
 
-    async def _anew(self) -> None:
+    async def _restart(self) -> None:
         self._said.clear()
         if self._socket is not None:
             await self._socket.close()

@@ -105,7 +105,7 @@ class _Peer:
         self.news.set()
 
     async def room(self, begun: int) -> int:
-        """Wait until so many calls may have begun; return how many count as begun."""
+        """Wait until `begun` calls may have begun; return how many count as begun."""
         while begun > self.looked + AHEAD:
             self.news.clear()
             try:
@@ -243,7 +243,7 @@ class _Call:
             self._refuse(self._refused)
 
     def hold(self, count: int) -> None:
-        """Hold so many bytes in place of those before; _CallError if these are too many."""
+        """Hold `count` bytes in place of those before; _CallError if these are too many."""
         if refused := self._clients.hold(self.client, count - self._held):
             self._refuse(refused)
         self._held = count

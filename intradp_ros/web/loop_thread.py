@@ -31,7 +31,7 @@ class LoopThread:
 
     def begin(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """
-        Begin a task, which is cancelled in the end, and return its result to come: keep it.
+        Begin a task and return its future, which has to be kept; closing cancels the task.
 
         :raises RuntimeError: if the loop is closed.
         """

@@ -240,7 +240,7 @@ class Body(_Drawn):
             for sampling in self._samplings(count)]
 
     def most(self, **named: int | None) -> int | None:
-        """Return the limit of tokens that is given; ValueError names one that is none."""
+        """Return the limit of tokens that is given; ValueError names one that is not valid."""
         for name, value in named.items():
             if value is not None and value < 1:
                 raise ValueError(f'{name} must be at least 1, got {value}')

@@ -153,7 +153,7 @@ class _ServiceWay:
         self._wake.set()
 
     def move(self) -> None:
-        """Connect anew before the next request."""
+        """Connect again before the next request."""
         self._moved = True
         self._wake.set()
 
@@ -225,7 +225,7 @@ class _ServiceWay:
         connection.finish()
 
     async def _read(self, connection: _Connection) -> None:
-        """Take answers; what is not answered when the connection ends is asked anew."""
+        """Take answers; what is not answered when the connection ends is asked again."""
         try:
             while True:
                 data = await connection.socket.recv()

@@ -368,7 +368,7 @@ class _Asking:
             self._ending = asyncio.ensure_future(self._socket.close())
 
     async def serve(self) -> None:
-        """Serve until the connection ends, which raises; ValueError if a message is none."""
+        """Serve until the connection ends, which raises; ValueError if a message is not valid."""
         tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._ping())]
         try:
             while True:

@@ -162,7 +162,7 @@ def _archive(data: bytes, path: Path) -> OperatorGraph:
 
 
 def file_facts(data: bytes, path: Path) -> Mapping[str, Any]:
-    """Return what a safetensors file says of itself; WeightsError if it is none."""
+    """Return the header of a safetensors file; WeightsError if it is not one."""
     length = int.from_bytes(data[:8], 'little')
     if len(data) < 8 or length > min(MOST_HEADER, len(data) - 8):
         raise WeightsError(f'{path} is not a safetensors file')

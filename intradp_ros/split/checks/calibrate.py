@@ -36,7 +36,7 @@ def calibrate(model: nn.Module, example: Sequence[torch.Tensor], seed: int = 0) 
     Rescale a model's weights, in place, so that activations neither vanish nor explode.
 
     In one forward pass each convolution and linear layer is scaled to an
-    output of standard deviation 0.5 (its weights are drawn anew if it has
+    output of standard deviation 0.5 (its weights are drawn again if it has
     next to none), and each batch normalisation takes the statistics of what
     reaches it, and random shifts.  `example` holds the model's arguments; if
     the model takes batches, statistics are those of the example and of quite

@@ -20,7 +20,7 @@ from intradp_ros.systems.language.segment_plan import SegmentPlan
 def part_read(manifest: Manifest, turns: int, lane: int = 0, lanes: int = 1, tokens: int = 1,
               ) -> float:
     """
-    Return the part of a block's experts that is read for a lane, of lanes of so many tokens.
+    Return the part of a block's experts that is read for a lane; each has `tokens` tokens.
 
     `turns` are the blocks of its slot, 0 where nothing stays there from one turn to the next.
     """

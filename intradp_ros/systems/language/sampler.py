@@ -27,7 +27,7 @@ Numbers = npt.NDArray[np.int64]
 #: Logarithm of a chance that is as good as none, as OpenAI's API has it.
 LEAST_CHANCE = -9999.0
 _MIX, _BITS = 0x9E3779B97F4A7C15, (1 << 64) - 1
-#: Classes of chances, each so many times less than the one before, by which some are sorted out.
+#: Classes of chances, each this many times less than the one before, by which some are sorted out.
 _CLASSES, _STEP = 4096, 1 / 64
 
 

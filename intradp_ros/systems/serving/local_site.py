@@ -1,7 +1,7 @@
 # Copyright 2026 The intradp_ros developers
 # SPDX-License-Identifier: Apache-2.0
 
-"""A site on this machine: its gateway and its executors, which are started anew when they die."""
+"""A site on this machine: its gateway and its executors, which are restarted when they die."""
 from __future__ import annotations
 
 from collections import Counter
@@ -28,7 +28,7 @@ from intradp_ros.systems.serving.placement_plan import PlacementError, read_plac
 from intradp_ros.systems.serving.service import Service
 
 _LOG = logging.getLogger(__name__)
-#: Seconds before an executor that died is started anew, doubled each time up to the most.
+#: Seconds before an executor that died is restarted, doubled each time up to the most.
 FIRST_WAIT, MOST_WAIT = 0.2, 30.0
 #: Seconds between looks at the file of a plan.
 LOOK = 1.0
@@ -37,7 +37,7 @@ LOOK = 1.0
 @dataclass(frozen=True)
 class SiteSettings:
     """
-    `executors` processes of so many `threads`, on a `device` of PyTorch; logs in a folder.
+    `executors` processes of `threads` threads each, on a `device` of PyTorch; logs in a folder.
 
     `ray`: the address of a Ray cluster whose actors they are, '' for processes of this machine.
     """
@@ -131,7 +131,7 @@ class LocalSite:
 
     @property
     def missing(self) -> int:
-        """Return how many executors have died and are about to be started anew."""
+        """Return how many executors have died and are about to be restarted."""
         with self._lock:
             return sum(lane.executor is None and not lane.leaves for lane in self._lanes.values())
 

@@ -24,8 +24,8 @@ from intradp_ros.runtime.requests.infer_requests import (
 from intradp_ros.systems.serving.state_row import MAX_NAME, MAX_SERVICES
 
 LARGEST_BATCH = 512
-#: What else stands at a gateway's port where services do, and beside tensors in observations and
-#: answers.
+#: Names at a gateway's port that no service may have, and names in observations and answers that
+#: no tensor may have.
 PATHS = ('sites', 'docks', 'health', 'status', 'metrics', 'v2')
 ENTRIES = {'inputs': ('deadline_ms', 'priority'), 'outputs': ('serving', 'server_timing')}
 #: Sizes of batches that are tried where a file names none.

@@ -50,7 +50,7 @@ class ServiceTable:
         return self.seconds[b - 1] + DEVIATIONS * self.spread[b - 1]
 
     def at_speed(self, speed: float) -> ServiceTable:
-        """Return the table of a machine that is so many times as fast."""
+        """Return the table of a machine that is `speed` times as fast."""
         return replace(self, seconds=tuple(s / speed for s in self.seconds),
                        spread=tuple(s / speed for s in self.spread))
 

@@ -17,7 +17,7 @@ from intradp_ros.systems.sharing.book.plan_process import PlanningError, PlanPro
 Log = Callable[[str], None]
 #: What moves no prediction by more than this part changes nothing worth a thought.
 UNMOVED = 0.05
-#: Seconds between two books that are made anew.
+#: Seconds between two books that are searched for.
 PAUSE = 600.0
 
 
@@ -25,9 +25,9 @@ class BookKeeper:
     """
     Makes a model's first book, and later ones only where that pays.
 
-    What is known anew (`want`) first plays some of the schedules that there
+    What is newly known (`want`) first plays some of the schedules that there
     are again, in milliseconds.  If that moves a prediction, a process of
-    little weight looks whether a book made anew would win something, and
+    little weight looks whether a new book would win something, and
     makes it or returns the one that there is with what its schedules take
     now; at most every `PAUSE` seconds.  `poll` is to be called now and then,
     all from one thread.  `made` counts the books that were searched for.

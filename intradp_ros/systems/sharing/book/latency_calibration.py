@@ -11,11 +11,11 @@ import math
 #: Another strategy than the usual one, and sharing at all, must promise to take at most this part
 #: of the time.
 WORTH = 0.95
-#: That predictions hold counts as so many inferences that showed it.
+#: The assumption that predictions hold counts as this many inferences.
 _TRUSTED = 2.0
-#: Of so many inferences factors are the median.
+#: Factors are the median of this many inferences.
 _WINDOW = 7
-#: Of so many schedules and kinds of them is known what they took.
+#: The most schedules, and kinds of them, whose times are remembered.
 _MOST = 256
 
 

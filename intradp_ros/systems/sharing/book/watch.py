@@ -19,7 +19,7 @@ from intradp_ros.wire.codecs.registry import piece_bytes
 
 #: An inference in which the device computes less than this part of the model says little of it.
 LEAST_PART = 0.1
-#: Seconds between two changes: planning anew takes a while, and may itself slow the device.
+#: Seconds between two changes: planning takes a while, and may itself slow the device.
 PAUSE = 60.0
 
 

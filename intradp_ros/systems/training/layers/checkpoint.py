@@ -106,7 +106,7 @@ def best_of(path: Path) -> Path:
 
 
 def without_link(path: Path) -> Path:
-    """Return a path beside a checkpoint; a link there, which others have laid, is removed."""
+    """Return a path next to a checkpoint; a link there, which others have laid, is removed."""
     if path.is_symlink():
         path.unlink()
     return path

@@ -505,7 +505,7 @@ class PlanRun:
 
 
 def _score(task: TrainingTask, judged: Mapping[str, Any]) -> float:
-    """Return what is to be high; TaskError where there is no accuracy."""
+    """Return the figure that is to be high; TaskError where there is no accuracy."""
     if task.best_by == 'loss':
         return -float(judged['loss'])
     if judged['accuracy'] is None:

@@ -67,7 +67,7 @@ class Start(Protocol):
 
 
 def process_starter(threads: int, device: str = HOST.name, key: SharedKey | None = None) -> Start:
-    """Return what starts workers as processes that compute on a device, with so many threads."""
+    """Return what starts workers as processes that compute on a device with `threads` threads."""
     def start(name: str, session: TrainingSession, address: str, take: Take) -> Link:
         settings = Settings(session.timeout, session.every, address, device)
         return ProcessLink(name, session.task, (session.host, session.port), settings, take,
@@ -114,7 +114,7 @@ class _Silence:
     left: bool = False
 
     def end(self) -> None:
-        """Begin to count anew."""
+        """Count from the start again."""
         self.since, self.left = time.monotonic(), False
 
 
@@ -125,7 +125,7 @@ class TrainingRole(Role):
     `address` is where this device listens for others, '' for that of the interface by which the
     trainer is reached.  When nobody takes the reports of the worker for `alone` seconds
     it leaves its plan, after `orphaned` it ends, and what it holds is dropped; a coordinator that
-    comes then goes on from its checkpoint, or anew.
+    comes then goes on from its checkpoint, or from the start.
     """
 
     format = FORMAT  # noqa: A003
@@ -383,7 +383,7 @@ class TrainingRole(Role):
                 way.put(json.dumps({**report, 'child': number}))
 
     def _tick(self) -> None:
-        """Send again, and look after the worker: it is started anew, or has nobody left."""
+        """Send again, and look after the worker: it is restarted, or has nobody left."""
         way, child, now = self._way, self._child, time.monotonic()
         if way is not None:
             way.tick()

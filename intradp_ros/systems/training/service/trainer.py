@@ -204,7 +204,7 @@ class Trainer:
 
     def begin(self, devices: int, wait: float = 300.0) -> None:
         """
-        Wait for so many devices, then order the first plan.
+        Wait for as many devices, then order the first plan.
 
         :raises TrainingError: if they do not come, or one of them ends before.
         """
