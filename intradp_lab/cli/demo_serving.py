@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='processor cores of each site (default %(default)s)')
     parser.add_argument('--seconds', type=number(5.0, 600.0), default=25.0, metavar='S',
                         help='that each way is played (default %(default)s)')
-    parser.add_argument('--out', type=result_folder, default=Path('out/demo-serving'),
+    parser.add_argument('--out', type=result_folder, default='out/demo-serving',
                         help='folder to write to')
 
 

@@ -173,7 +173,10 @@ def plan_of_file(path: Path) -> TrainingPlan:
 def _checkpoint(args: argparse.Namespace) -> Path:
     """Return where the checkpoint is or will be; refuse to write over another one."""
     name = args.task.rpartition(':')[2] or 'task'
-    path = args.output or Path('out/train') / f'{name}.safetensors'
+    try:
+        path = args.output or result_file(f'out/train/{name}.safetensors')
+    except argparse.ArgumentTypeError as error:
+        raise CommandError(f'{error}; -o names another file') from None
     if args.resume and not path.is_file():
         raise CommandError(f'--resume: there is no checkpoint {path}; -o names another one')
     for found in (path, best_of(path)):

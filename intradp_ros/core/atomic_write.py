@@ -82,8 +82,8 @@ def sole_writer(path: Path) -> Iterator[None]:
 
     :raises OSError: if another process has it, or nothing can be written there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.resolve()
+    lock.parent.mkdir(parents=True, exist_ok=True)
     lock = lock.with_name(f'.{lock.name}.lock')
     while True:
         try:

@@ -172,7 +172,7 @@ def test_data_that_lie_on_several_devices_are_read_where_they_lie(folder, capsys
     assert 'the data are 60 samples, but 61 lie on devices' in capsys.readouterr().err
 
 
-def test_what_is_there_is_not_written_over(folder, capsys):
+def test_what_is_there_is_not_written_over(folder, capsys, monkeypatch):
     """The best weights of another training, and a file that never held rounds."""
     words = ['train', 'run', f'{folder}/mytask.py:task', '--fleet', f'{folder}/fleet.yaml', '-o',
              f'{folder}/kept.safetensors']
@@ -186,6 +186,10 @@ def test_what_is_there_is_not_written_over(folder, capsys):
     assert 'holds no rounds of a training' in ' '.join(capsys.readouterr().err.split())
     assert notes.read_text() == 'three years of work'
     notes.unlink()
+    monkeypatch.chdir(folder)
+    (folder / 'out').touch()
+    assert main(words[:3]) == 2, 'where it is written by default is looked at, too'
+    assert "out': is a file, not a folder; -o names another file" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -84,3 +84,6 @@ def test_a_folder_that_a_link_points_at_is_made(tmp_path: Path) -> None:
     (tmp_path / 'link').symlink_to(tmp_path / 'there')
     write_atomically(tmp_path / 'link' / 'file', 'text')
     assert (tmp_path / 'there' / 'file').read_text() == 'text'
+    (tmp_path / 'other').symlink_to(tmp_path / 'elsewhere')
+    with sole_writer(tmp_path / 'other' / 'file'):
+        assert (tmp_path / 'elsewhere').is_dir()

@@ -107,7 +107,7 @@ class MetricsFile(RoundFile):
     def _begin(self, first: int) -> int:
         if not is_rounds(self.path):
             raise OSError(errno.EEXIST, NO_ROUNDS)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.resolve().parent.mkdir(parents=True, exist_ok=True)
         if not self._resumed or not self.path.exists():
             self.path.write_bytes(b'')
             return 0
@@ -150,7 +150,7 @@ class TensorBoard(RoundFile):
             if name != 'round' and isinstance(value, int | float)]}})
 
     def _begin(self, first: int) -> int:
-        self.named.mkdir(parents=True, exist_ok=True)
+        self.named.resolve().mkdir(parents=True, exist_ok=True)
         now, number = int(time.time()), len(list(self.named.glob(_EVENTS)))
         self.path = self.named / _EVENTS.replace(
             '*', f'{now:010}.{socket.gethostname()}.{os.getpid()}.{number}')
