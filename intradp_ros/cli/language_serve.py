@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
                 keys, ClientRates(args.rate, max(1, round(2 * args.rate)))))
             running = server.WebServer(app, args.address, args.port)  # OSError: the port is taken
             try:
-                out.show(f'{local.head.name} at {running.url}/v1; Ctrl-C ends')
+                out.announce(f'{local.head.name} at {running.url}/v1; Ctrl-C ends')
                 threading.Event().wait()
             finally:
                 running.close()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 import sys
@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from intradp_ros.cli.command_errors import printable
+from intradp_ros.core.processes import OutputError
 from intradp_ros.report.result_tables import json_text
 
 WIDE = 160  # columns where the output is not a terminal and nothing has to fit
@@ -42,6 +43,11 @@ class Output:
             for item in items:
                 self.console.print(printable(item) if isinstance(item, str) else item,
                                    highlight=False)
+
+    def announce(self, text: str) -> None:
+        """Say where something serves; it does so where that cannot be said, as on a full disk."""
+        with suppress(OutputError):
+            self.show(text)
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr, JSON or not."""

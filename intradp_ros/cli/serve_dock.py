@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
         docking = client.Docking(args.site, services, own_key(args.key), threads=args.threads,
                                  device=args.compute, log=args.log)
         try:
-            out.show(f'offers {", ".join(service.name for service in services)} to {args.site}; '
-                     'Ctrl-C ends')
+            out.announce(f'offers {", ".join(service.name for service in services)} to '
+                         f'{args.site}; Ctrl-C ends')
             threading.Event().wait()
         finally:
             docking.close()

@@ -102,8 +102,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             server = web.SiteServer(local.gateway, site.port, site.others, access)
             also = f', gRPC at port {args.grpc}' if args.grpc else ''
-            out.show(f'site {site.name} at {server.url}{also}; services: '
-                     f'{", ".join(service.name for service in site.services)}; Ctrl-C ends')
+            out.announce(f'site {site.name} at {server.url}{also}; services: '
+                         f'{", ".join(service.name for service in site.services)}; Ctrl-C ends')
             try:
                 threading.Event().wait()
             finally:

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f'port {args.port} of {args.address}: {error.strerror}; choose '
                            'another one by --port') from error
     with output(False) as out:
-        out.show(f'Open {server.url} in a browser; Ctrl-C ends it')
+        out.announce(f'Open {server.url} in a browser; Ctrl-C ends it')
         try:
             while True:
                 time.sleep(3600)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from io import StringIO
+import subprocess
+import sys
 import time
 
 import pytest
@@ -24,6 +26,15 @@ def test_steps_are_lines_where_nobody_looks() -> None:
         describe('1/2 hed: local')
         describe('2/2 hed: shared')
     assert stream.getvalue() == '1/2 hed: local\n2/2 hed: shared\n'
+
+
+def test_what_serves_does_so_though_nobody_can_be_told() -> None:
+    """Its standard output is a file, say, on a disk that is full."""
+    program = ('import os; from intradp_ros.core.processes import open_standard_streams; '
+               'from intradp_ros.cli.output import output\nopen_standard_streams(results=True)\n'
+               'with output(False) as out:\n out.announce("here")\n os._exit(5)')
+    with open('/dev/full', 'w') as full:
+        assert subprocess.run([sys.executable, '-c', program], stdout=full).returncode == 5
 
 
 def test_progress_is_a_line_now_and_then_where_nobody_looks(
