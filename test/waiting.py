@@ -14,7 +14,7 @@ from intradp_ros.core.patience import Patience
 Found = TypeVar('Found')
 
 
-def wait_for(condition: Callable[[], Found], seconds: float = 60.0,
+def wait_for(condition: Callable[[], Found | None], seconds: float = 60.0,
              shown: Callable[[], object] = str) -> Found:
     """
     Return what holds in the end; after some seconds, as `Patience` counts them, fail.

@@ -146,6 +146,7 @@ def test_invented_devices_that_went_make_room_for_one_that_comes(
         coordinator.invite(name)
         beat(coordinator, name, battery=0.0, speed=2.0)
         say(coordinator, name, Goodbye(name))
+        assert isinstance(coordinator.planner, ToyPlanner)
         assert len(coordinator.planner.said) <= MAX_MEMBERS
     coordinator.invite('c')
     until(lambda: 'c' in coordinator.alive, lambda: beat(coordinator, 'c'))

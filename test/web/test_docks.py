@@ -131,7 +131,7 @@ def test_a_robot_docks_computes_vanishes_in_silence_and_comes_back():
             robot = Robot(uri)
             wait_for(lambda: gateway.docked == {1: '127.0.0.1'})
             ask(gateway, ends)  # it is faster than the site
-            end = wait_for(lambda: ends and ends.pop())
+            end = wait_for(lambda: ends.pop() if ends else None)
             assert end.fate is InferFate.IN_TIME and not lane.batches
             assert end.tensors['actions'].tolist() == [12.0] * 3
             robot.answers = False
@@ -140,7 +140,7 @@ def test_a_robot_docks_computes_vanishes_in_silence_and_comes_back():
             robot.silent = True
             wait_for(lambda: lane.batches, 3.0)  # placed anew
             lane.finish()
-            assert wait_for(lambda: ends and ends.pop()).fate is InferFate.IN_TIME
+            assert wait_for(lambda: ends.pop() if ends else None).fate is InferFate.IN_TIME
             assert not gateway.docked
         described = gateway.described()
         assert described['services']['policy']['lost'] == 0 and described['executors'] == 1
@@ -206,7 +206,7 @@ def test_a_wrong_answer_ends_the_robot_and_harms_no_request(wrong):
                 [struct.pack('<3f', 1, 2, 3) * (1 + (wrong == 'rows'))])))
         wait_for(lambda: lane.batches)
         lane.finish()
-        end = wait_for(lambda: ends and ends.pop())
+        end = wait_for(lambda: ends.pop() if ends else None)
         assert end.fate is InferFate.IN_TIME and end.tensors['actions'].tolist() == [12.0] * 3
 
 

@@ -335,8 +335,9 @@ def test_parts_are_given_to_templates_that_read_them(tmp_path: Path, writes: str
     tokenizer = library().AutoTokenizer.from_pretrained(tmp_path)
     tokenizer.chat_template = '{% for m in messages %}' + writes + '|{% endfor %}'
     manifest = import_model(tmp_path, BlobStore(tmp_path / 'blobs', 1 << 40).put)
-    turns = ChatBody(messages=[{'role': 'system', 'content': 'B'}, {'role': 'user', 'content': [
-        {'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]}]).turns()
+    turns = ChatBody.model_validate({'messages': [{'role': 'system', 'content': 'B'}, {
+        'role': 'user', 'content': [{'type': 'text', 'text': 'a'},
+                                    {'type': 'text', 'text': 'b'}]}]}).turns()
     found = Prompts(manifest, tokenizer).tokens(TextRequest(turns))
     assert found == tokenizer(wanted, add_special_tokens=False).input_ids
 
