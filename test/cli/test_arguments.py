@@ -71,7 +71,7 @@ BAD: dict[str, tuple[str, ...]] = {
     '--inflight': ('-1',), '--tokens': ('1', '0'), '--devices': ('0', '9'), '--memory': ('-1',),
     '--head': ('moon',), '--max-tokens': ('0',), '--drafts': ('-1', '16'),
     '--temperature': ('-1', '11', 'nan'),
-    '--top-p': ('0', '1.1'), '--schema': ('{', '[]'), '--port': ('99999', '-1', 'http'),
+    '--top-p': ('-0.1', '1.1'), '--schema': ('{', '[]'), '--port': ('99999', '-1', 'http'),
     '--keys': ('no.keys', JUNK, ENDLESS), '--rate': ('0', '-1', 'nan'),
     '--images': ('here', 'here=0.4'),
     '--save-every': ('-1',), '--slow-down': ('0', '-1', 'nan'), '--timeout': ('0', 'nan'),

@@ -143,7 +143,7 @@ def test_a_device_that_no_node_can_be_is_found_at_the_start(
     with made(CoordinatorNode, context, **TRAIN, fleet_file=str(tmp_path / 'fleet.yaml')) as node:
         assert node.trigger_configure() == FAILURE
         said = capfd.readouterr().err
-        assert 'parameter fleet_file: ' in said and "'robot-1': use letters" in said, said
+        assert 'parameter fleet_file: ' in said and "'robot-1': use at most" in said, said
 
 
 @pytest.mark.parametrize(('kind', 'parameters'), [

@@ -20,11 +20,11 @@ from intradp_ros.core.extras import pip_install
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.common.parameters import Parameter
 from intradp_ros.nodes.fleet.fleet_parameters import FleetPlace
-from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.runtime.member.planner import Planner
 from intradp_ros.runtime.member.role import Host, Role
 
 if TYPE_CHECKING:
+    from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
     from intradp_ros.runtime.models.model import SharedModel
 
 

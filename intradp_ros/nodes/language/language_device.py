@@ -17,7 +17,7 @@ from intradp_ros.nodes.common.prometheus import Figure, Total
 from intradp_ros.nodes.common.weight_parameters import store_of
 from intradp_ros.nodes.fleet.device_node import DeviceNode
 from intradp_ros.nodes.language.language_parameters import HOLD, KEYED, LANGUAGE_MODEL
-from intradp_ros.nodes.language.language_planning import opened
+from intradp_ros.nodes.language.named_model import opened
 from intradp_ros.nodes.language.served_text import NO_PLAN, ServedText
 from intradp_ros.nodes.language.text_actions import CLOSED, MOST_BYTES, TextActions
 from intradp_ros.runtime.member.role import Host

@@ -8,18 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from intradp_ros.blobs.store import BlobStore
-from intradp_ros.core.cache_folder import cache_folder, file_error
+from intradp_ros.core.cache_folder import cache_folder
 from intradp_ros.nodes.common.lifecycle import ManagedNode
 from intradp_ros.nodes.fleet.fleet_parameters import read_topology
 from intradp_ros.nodes.language.language_parameters import LANGUAGE_MODEL
+from intradp_ros.nodes.language.named_model import opened
 from intradp_ros.runtime.member.fleet_coordinator import FleetCoordinator
 from intradp_ros.systems.language.costs import LanguageCosts
-from intradp_ros.systems.language.families import MissingPackageError
 from intradp_ros.systems.language.live_planner import LanguagePlanner
-from intradp_ros.systems.language.manifest import Manifest
 from intradp_ros.systems.language.measure import measured_blocks
-from intradp_ros.systems.language.opened import imported
-from intradp_ros.systems.language.smollm2 import model_place
 
 #: Seconds that a message takes in addition to its way.
 _HOP = 1e-3
@@ -50,13 +47,3 @@ class LanguagePlanning(LanguagePlanner):
 
     def start(self, coordinator: FleetCoordinator) -> None:
         """Work with a coordinator from now on: nothing but plans is needed."""
-
-
-def opened(path: str, store: BlobStore) -> Manifest:
-    """Return a model that a parameter names, its blobs in a store; ValueError if it is none."""
-    try:
-        return imported(model_place(path), store)
-    except OSError as error:
-        raise ValueError(str(error) if error.filename is None else file_error(error)) from error
-    except (MissingPackageError, ModuleNotFoundError) as error:
-        raise ValueError(str(error)) from error
