@@ -64,7 +64,7 @@ def test_frames_of_a_robot(tmp_path: Path) -> None:
         spans = [event for event in events if event['ph'] == 'X']
         assert len(spans) == 4 * len(SPANS) and len({e['args']['frame'] for e in spans}) == 4
         assert [round(e['dur']) for e in spans[:3]] == [10000, 2000, 5000]
-        wrong = trace(tmp_path, '/r1/other', '--seconds', '2')
+        wrong = trace(tmp_path, '/r1/other', '--seconds', '8')
         assert wrong.returncode == 2 and '/r1/inference' in wrong.stderr
     finally:
         executor.shutdown()
