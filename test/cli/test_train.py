@@ -62,6 +62,18 @@ def task(**changes):
     return TrainingTask(**{**given, **changes})
 
 
+class Parted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.rare = nn.Linear(64, 10).double(), nn.Linear(64, 10).double()
+        self.body.bias.requires_grad_(False)
+
+    def forward(self, x):
+        return self.body(x.flatten(1)), self.rare(x.flatten(1))
+
+
+def parts(): return task(module=Parted(), loss=lambda o, t: F.cross_entropy(
+    o[0], t, reduction='none'), check=None)
 def mean(): return task(loss=F.cross_entropy)
 def dataset(): return task(data=Pictures())
 def learner(): return task(optimiser=lambda named: None)
@@ -138,6 +150,13 @@ def test_a_plan_says_who_does_what_and_what_binds(folder, capsys):
     assert 'p.png: File too large' in capsys.readouterr().err and not any(folder.glob('p.*'))
     joules = {row['device']: row['joules'] for row in found['devices']}
     assert joules['dock'] > 0 and joules['rover'] is None
+
+
+def test_a_plan_says_what_is_frozen_and_what_no_sample_reached(folder, capsys):
+    assert main(['train', 'plan', f'{folder}/mytask.py:parts']) == 0
+    said = ' '.join(capsys.readouterr().out.split())
+    assert 'frozen (requires_grad=False): body.bias' in said
+    assert 'reached by the loss for none of ' in said and ': rare.weight, rare.bias; ' in said
 
 
 def test_a_plan_counts_the_time_in_which_samples_are_read(folder, capsys):

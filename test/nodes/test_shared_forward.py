@@ -106,6 +106,17 @@ def test_inputs_that_it_treats_alike_are_shared(
     assert idp.last is not None
 
 
+def test_a_frozen_program_is_shared_or_runs_as_before(
+        shared: Callable[[nn.Module], intradp.IntraDP]) -> None:
+    """It has no `training`."""
+    model = Asking(lambda x: False).eval()
+    frozen = torch.jit.freeze(torch.jit.trace(model, source()))
+    idp = shared(frozen)
+    torch.testing.assert_close(frozen(source(2)), model(source(2)))
+    idp.stop()
+    torch.testing.assert_close(frozen(source(3)), model(source(3)))
+
+
 class Static(nn.Module):
     gain = 2.0
 

@@ -131,6 +131,7 @@ def test_completions_and_models(site: Site) -> None:
     ('tools.0.type', {'tools': [{'type': 'custom', 'custom': {'name': 'f'}}]}),
     ('temperature', {'temperature': -1}), ('top_p', {'top_p': -0.1}),
     ('stop texts', {'stop': ['x'] * 99}), ('max_tokens', {'max_tokens': 0}),
+    ('max_completion_tokens', {'max_completion_tokens': 0}),
     ('deadline', {'extra_body': {'deadline': -1}}),
     ('deadline', {'extra_body': {'deadline': 1e300}}),  # no thread can wait so long
     ('response_format', {'response_format': {'type': 'yaml'}}),

@@ -24,7 +24,7 @@ from intradp_lab.language.reference import whole_answer, whole_model
 from intradp_ros.blobs.store import BlobStore
 from intradp_ros.systems.language.checkpoint import ImportModelError
 from intradp_ros.systems.language.families import FamilyError, library
-from intradp_ros.systems.language.import_model import import_model, load_tokenizer
+from intradp_ros.systems.language.import_model import import_model, load_tokenizer, model_name
 from intradp_ros.systems.language.opened import imported
 
 PROMPT = [5, 17, 3, 80, 41, 41, 9]
@@ -321,3 +321,10 @@ def test_a_model_larger_than_the_store_is_refused_before_anything_makes_room(
                 pytest.raises(ImportModelError, match='raise store_mb'):
             imported(save_tiny_model(tmp_path / 'second'), store)
         assert all(store.nbytes(digest) for digest in manifest.digests)
+
+
+@pytest.mark.parametrize('folder', ['Qwen3-0.6B', 'models--meta--Qwen3-0.6B/snapshots/1f2'])
+def test_a_model_has_the_whole_name_of_its_folder(tmp_path: Path, folder: str) -> None:
+    """A dot in it ends no name."""
+    (tmp_path / folder).mkdir(parents=True)
+    assert model_name(tmp_path / folder) == 'Qwen3-0.6B'

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from language_models import costs, Scripted, STEADY
+import numpy as np
 import pytest
 from tiny_language_model import save_tiny_model
 import torch
@@ -181,6 +182,16 @@ def test_chances_are_those_of_the_library(sampling: Sampling) -> None:
         found = torch.zeros(3000, dtype=torch.double)
         found[slice(None) if order is None else order] = torch.from_numpy(weights / weights.sum())
         torch.testing.assert_close(found, wanted.double().softmax(0), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize('temperature', [1e-38, 1e-300, 5e-324])
+def test_at_the_least_temperatures_the_likeliest_token_is_certain(temperature: float) -> None:
+    logits = torch.randn(3000, generator=torch.Generator().manual_seed(0))
+    sampling = Sampling(temperature, 0, 1.0)
+    order, weights = _chances(logits.numpy(), float(logits.max()), sampling)
+    likeliest = int(np.argmax(weights))
+    assert (likeliest if order is None else order[likeliest]) == int(logits.argmax())
+    assert weights[likeliest] == weights.sum() > 0
 
 
 @pytest.mark.parametrize('share', [0.5, 0.95, 0.9999])
