@@ -66,7 +66,6 @@ class FleetCoordinator:
                  candidates: Mapping[str, int] | None = None, priority: int = 0,
                  changed: Callable[[], None] = lambda: None) -> None:
         self.channel, self.planner, self.log, self.times = channel, planner, log, times
-        self.gathering = gathering
         self.rejections, self._said = Rejections(), Rejections()
         self._changed = changed
         self._beats = Beats()
@@ -79,7 +78,8 @@ class FleetCoordinator:
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._steady = Steady('a coordinator', log)
-        self._planner: Worker[WantPlan] = Worker(self._plan, self._failed, 1, 'planner')
+        self._planner: Worker[WantPlan] = Worker(
+            partial(self._plan, gathering), self._failed, 1, 'planner')
         self._adapter: Worker[Tick] = Worker(self._look, self._failed, 1, 'adapter')
         channel.open(self._state.candidates, stay=True)
         channel.listen(self.handle)
@@ -273,14 +273,14 @@ class FleetCoordinator:
             if self._said.count(f'{name} refuses no more', time.monotonic()):
                 self.log(f'{name} refuses no more')
 
-    def _plan(self, wanted: WantPlan) -> None:
+    def _plan(self, gathering: float, wanted: WantPlan) -> None:
         """Make a plan, on a thread of its own: it may take seconds."""
         alive = wanted.alive.intersection(self._devices)
         named = {name for name, one in self._devices.items() if one}
         there = wanted.alive | self._state.refusals.keys() \
             | self._state.membership.of(Liveness.GONE)
         missing, waited = named - there, time.monotonic() - self._began
-        if self.plan is None and missing and waited < self.gathering:
+        if self.plan is None and missing and waited < gathering:
             return
         found = self.planner.plan(alive, time.monotonic())
         awaited = sorted(missing | {*self.planner.devices} - there)
