@@ -44,10 +44,11 @@ class Frames:
         past, found, at = len(self._rest), [], 0
         data = self._rest + data
         while True:
-            part = data[at:at + self._left]
-            at, self._left = at + len(part), self._left - len(part)
+            end = min(at + self._left, len(data))
+            self._left -= end - at
             if self._is_headers:
-                self._take(part)
+                self._take(data[at:end])
+            at = end
             if self._left or at + FRAME > len(data):
                 break
             self._left, kind = int.from_bytes(data[at:at + 3], 'big'), data[at + 3]
