@@ -177,12 +177,14 @@ class Prompts:
         told = [message['content'].strip() for message in messages if message['role'] == 'tool'
                 and not re.search(r'\btool\b', template)]
 
+        end = time.thread_time() + RENDERING
+
         def made(as_parts: Callable[[ChatTurn], bool]) -> tuple[tuple[bool, int], str]:
             contents = [[{'type': 'text', 'text': text} for text in turn.parts or (turn.content,)]
                         if as_parts(turn) else turn.content for turn in turns]
             given = [{**message, 'content': content}
                      for message, content in zip(messages, contents, strict=True)]
-            with _limited(RENDERING):
+            with _until(end):
                 found = _asked('the chat template refuses these messages', lambda: str(
                     self.tokenizer.apply_chat_template(
                         given, add_generation_prompt=request.generation_prompt,
@@ -209,7 +211,7 @@ class Prompts:
     def _call_marks(self) -> tuple[str, str] | None:
         """Return what stands around a call of a tool; None if calls are not known to be so."""
         if not self._marks:
-            with _limited(RENDERING):
+            with _until(time.thread_time() + RENDERING):
                 self._marks.append(call_marks(self.tokenizer))
         return self._marks[0]
 
@@ -243,13 +245,13 @@ def _message(turn: ChatTurn, template: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Let templates that this thread renders take so many seconds of its processor, or raise."""
-    end, before, events = time.thread_time() + seconds, sys.gettrace(), itertools.count()
+def _until(end: float) -> Iterator[None]:
+    """Let templates that this thread renders go on until its clock shows `end` (s), then raise."""
+    before, events = sys.gettrace(), itertools.count()
 
     def look(frame: FrameType, event: str, _: Any) -> Any:
         if not next(events) % _LOOKED and time.thread_time() > end:
-            raise ValueError(f'it takes more than {seconds:g} s for this request')
+            raise ValueError(f'it takes more than {RENDERING:g} s for this request')
         return look if event != 'call' or frame.f_code.co_filename == '<template>' else None
     sys.settrace(look)
     try:

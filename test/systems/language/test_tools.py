@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import json
 from pathlib import Path
 import sys
+import time
 from typing import Any, Literal
 
 from language_models import costs, Scripted, STEADY
@@ -354,5 +355,9 @@ def test_a_template_that_takes_long_for_some_messages_refuses_these(
     prompts = Prompts(manifest, tokenizer)
     with pytest.raises(ValueError, match='refuses these messages: it takes more than 0.2 s'):
         prompts.tokens(TextRequest((ChatTurn('user', 'long'),)))
+    begun = time.thread_time()  # of all ways to give it the parts of its messages together
+    with pytest.raises(ValueError, match='it takes more than 0.2 s'):
+        prompts.tokens(TextRequest((ChatTurn('user', 'long', (), ('long',)),)))
+    assert time.thread_time() - begun < 0.35
     assert prompts.tokens(TextRequest((ChatTurn('user', 'short'),)))
     assert sys.gettrace() is None
