@@ -349,8 +349,8 @@ def test_a_template_that_takes_long_for_some_messages_refuses_these(
     save_tiny_model(tmp_path)
     tokenizer = library().AutoTokenizer.from_pretrained(tmp_path)
     tokenizer.chat_template = (
-        "{% if 'long' in messages[0].content %}{% for a in range(99999) %}{% for b in range(99999)"
-        ' %}{% endfor %}{% endfor %}{% endif %}{{ messages[0].content }}')
+        "{% if 'long' in messages[0].content | string %}{% for a in range(99999) %}"
+        '{% for b in range(99999) %}{% endfor %}{% endfor %}{% endif %}{{ messages[0].content }}')
     manifest = import_model(tmp_path, BlobStore(tmp_path / 'blobs', 1 << 40).put)
     prompts = Prompts(manifest, tokenizer)
     with pytest.raises(ValueError, match='refuses these messages: it takes more than 0.2 s'):
